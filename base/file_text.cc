@@ -8,18 +8,22 @@
 
 namespace tutti {
 
-std::string file_text(const std::string& path, uintmax_t most, const ErrorDetail& detail) {
+std::string file_text(const std::string& path, FileKind kind, const ErrorDetail& detail) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw system_error(cat("cannot read ", path), errno, detail);
+  const FileLimit& limit = limit_of(kind);
   std::string text;
   std::vector<char> block(1 << 16);
   while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
     text.append(block.data(), static_cast<size_t>(file.gcount()));
-    if (text.size() <= most) continue;
+    if (text.size() <= limit.most) continue;
+    ErrorDetail too_large = detail;
+    if (too_large.cause.empty()) too_large.cause = cat("it is not ", limit.name, ", or is damaged");
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " has more than the ", human_bytes(most), " that such a file may have"),
-                detail);
+                cat(path, " has more than the ", human_bytes(limit.most), " that ", limit.name,
+                    " may have (`tutti info` lists such limits)"),
+                too_large);
   }
   if (file.bad()) throw system_error(cat("cannot read ", path), errno, detail);
   return text;

@@ -128,9 +128,9 @@ constexpr std::array kSettings = {
                 false, "how much the library says on standard error"},
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
-        "faults to inject, for tests, separated by commas: kill|stall|truncate|swap:RANK:N, at "
-        "RANK's n-th message (from 1), or delay:RANK:N:MS, which stands still for MS "
-        "milliseconds; swap exchanges two words of the next message over TCP"},
+        "faults to inject, for tests, separated by commas: kill|stall|truncate|swap|abort:RANK:N, "
+        "at RANK's n-th message (from 1), or delay:RANK:N:MS, which delays it by MS milliseconds; "
+        "swap exchanges two words of the next message over TCP"},
     SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
                 "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "
                 "the MPI library; auto: those of sizes in which it was measured to be faster"},

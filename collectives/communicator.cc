@@ -9,12 +9,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include "base/growing_pause.h"
 #include "base/log.h"
 #include "base/memory_range.h"
+#include "base/process_limits.h"
 #include "base/processors.h"
 #include "base/settings.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "collectives/group.h"
 #include "collectives/interchange/msccl_import.h"
@@ -200,10 +203,15 @@ bool needs_own_costs(const Job& job) {
 Communicator Communicator::init() { return init(job_from_environment()); }
 
 std::future<Communicator> Communicator::init_async(const Job& job) {
-  return std::async(std::launch::async, [job] { return init(job); });
+  try {
+    return std::async(std::launch::async, [job] { return init(job); });
+  } catch (const std::system_error& error) {
+    throw thread_shortage("joining", error);
+  }
 }
 
 Communicator Communicator::init(const Job& job) {
+  require_stack();
   set_log_rank(job.size > 1 ? job.rank : -1);
   AlgorithmFiles files = load_algorithm_files();
   Job noted = job;
@@ -324,7 +332,8 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
   const size_t mapped = std::max<size_t>(bytes, 1);
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw system_error(cat("allocating ", bytes, " bytes"), errno);
+  if (memory == MAP_FAILED)
+    throw system_error(cat("allocating ", bytes, " bytes"), errno, memory_detail());
   return {memory, [mapped](void* base) { ::munmap(base, mapped); }};
 }
 

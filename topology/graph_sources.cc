@@ -55,7 +55,7 @@ Graph parse_graph(const std::string& text, const std::string& file) {
 }
 
 Graph load_graph(const std::string& path) {
-  return parse_graph(file_text(path, kMostGraphBytes), path);
+  return parse_graph(file_text(path, FileKind::graph), path);
 }
 
 Graph repeat_host(const Graph& host, int hosts) {

@@ -1,15 +1,12 @@
 // Files that are graphs.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "topology/graph.h"
 
 namespace tutti {
-
-inline constexpr uintmax_t kMostGraphBytes = 256 << 20;  // of a file
 
 // Whether the text is one that parse_graph() takes, by how it begins.
 bool is_graph_file(std::string_view text);

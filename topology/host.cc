@@ -160,7 +160,7 @@ HostTopology load_host() {
 }
 
 HostTopology load_host_xml(const std::string& path) {
-  return read(open_hwloc_xml(file_text(path), path, Devices::leave_out));
+  return read(open_hwloc_xml(file_text(path, FileKind::graph), path, Devices::leave_out));
 }
 
 HostTopology load_host_synthetic(const std::string& description) {

@@ -24,6 +24,12 @@ RunStart run_start(const TrainOptions& options) {
           .overwrite = options.overwrite};
 }
 
+// These ranks as the directory's writer.
+WriterHistory writers(const TrainOptions& options, const Communicator& world) {
+  if (!options.writers.writers.empty()) return options.writers;
+  return {.writers = {writer_of(world, new_run_identity())}};
+}
+
 // Whether the run that was saved may go on like this. Returns what people should know.
 std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
                                       const TrainOptions& options) {
@@ -66,7 +72,7 @@ std::string RunOrigin::first_does(const std::function<std::string()>& work) {
 std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
   if (options_.checkpoint.empty()) return "";
   return first_does([&]() -> std::string {
-    directory_.emplace(options_.checkpoint, run_start(options_));
+    directory_.emplace(options_.checkpoint, run_start(options_), writers(options_, world_));
     if (!directory_->resumed()) return "";
     for (const std::string& text : check_chosen(*directory_->resumed(), configuration, options_)) {
       log(LogLevel::warning, cat("the run goes on with other settings: ", text));
@@ -127,6 +133,11 @@ uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
     return std::string();
   });
   return done;
+}
+
+Writer writer_of(const Communicator& world, const std::string& start) {
+  const Membership members = world.membership();
+  return {.start = start, .epoch = members.epoch, .digest = members.digest};
 }
 
 bool starts_anew(const TrainOptions& options) {

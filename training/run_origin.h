@@ -45,6 +45,9 @@ class RunOrigin {
   std::string resumed_from_;  // the step's folder; empty: a new run
 };
 
+// These ranks as the writer of a run's directory. `start`: identity of the start of the job.
+Writer writer_of(const Communicator& world, const std::string& start);
+
 // Whether the run takes TrainOptions::initial, where that is given: it goes on with no other one.
 bool starts_anew(const TrainOptions& options);
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/start_thread.h"
+
 namespace tutti::training {
 namespace {
 
@@ -30,12 +32,19 @@ UseThreads::UseThreads(ThreadPool& pool)
 UseThreads::~UseThreads() { current_pool = before_; }
 
 ThreadPool::ThreadPool(int threads) {
-  for (int index = 1; index < threads; ++index) {
-    helpers_.emplace_back([this, index] { help(index); });
+  try {
+    for (int index = 1; index < threads; ++index) {
+      helpers_.push_back(start_thread("a rank's arithmetic", [this, index] { help(index); }));
+    }
+  } catch (...) {
+    end();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { end(); }
+
+void ThreadPool::end() {
   ends_ = true;
   calls_.fetch_add(1);
   calls_.notify_all();

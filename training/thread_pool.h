@@ -21,7 +21,7 @@ namespace tutti::training {
 // processors, or no helpers at all (a child of fork()), the caller computes all of them.
 class ThreadPool {
  public:
-  // Starts threads - 1 helpers, with the caller's affinity. Throws std::system_error if it cannot.
+  // Starts threads - 1 helpers, with the caller's affinity. Throws Error(system) if it cannot.
   explicit ThreadPool(int threads = 1);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -43,6 +43,7 @@ class ThreadPool {
   friend class UseThreads;
 
   void help(int index);
+  void end();
   bool compute_one();
   void wait_for_parts();
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "training/checkpoint/writer.h"
 #include "training/data/data_set.h"
 #include "training/feed.h"
 #include "training/optimizers/registry.h"
@@ -62,8 +63,11 @@ struct TrainOptions {
   bool resume_or_new = false;          // a new run where the directory has no step
   std::vector<std::string> allow_changed;
   bool overwrite = false;  // the run that is in the directory goes when this one has its first step
-  std::string initial;     // a safetensors file with parameters to start from
-  std::string trace;       // a file for Chrome's trace format
+  // These ranks as the directory's writer, after others; empty: a start of its own
+  // (checkpoint/fence.h).
+  WriterHistory writers;
+  std::string initial;  // a safetensors file with parameters to start from
+  std::string trace;    // a file for Chrome's trace format
   // Asked after each step: not 0 once this rank is to stop (a signal's number). Then all ranks stop
   // after the same step, and save it. On all ranks, or on none. With `copies`: Departure.
   std::function<int()> stop_requested;

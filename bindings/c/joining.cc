@@ -73,8 +73,7 @@ Job job_from(const tutti_init_options_t& options) {
   }
   Job job = job_from_environment(known);
   if (options.timeout != 0) {
-    job.init_timeout =
-        std::chrono::ceil<std::chrono::milliseconds>(nanoseconds_of(options.timeout));
+    job.init_timeout = nanoseconds_of(options.timeout);
   }
   return job;
 }

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -286,17 +288,15 @@ std::string cost_model_file() {
 CostModel load_cost_model() {
   const std::string path = cost_model_file();
   if (path.empty()) return CostModel::defaults();
-  std::ifstream file(path);
-  if (!file) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
     if (!settings().get_string("TUTTI_TUNE_FILE").empty()) {
       log(LogLevel::warning, cat("TUTTI_TUNE_FILE=", path, " cannot be read; using defaults"));
     }
     return CostModel::defaults();
   }
-  std::ostringstream text;
-  text << file.rdbuf();
   try {
-    return parse_cost_model(text.str());
+    return parse_cost_model(file_text(path, FileKind::cost_model));
   } catch (const Error& error) {
     log(LogLevel::warning, cat("not using ", path, ": ", error.what(),
                                "; remedy: run `tutti tune` again, or remove the file"));

@@ -22,8 +22,6 @@ namespace tutti {
 
 namespace {
 
-constexpr uintmax_t kMostBytes = 64 << 20;
-
 // Where the step that the proof complains of comes from: it begins "rank R, step S".
 MscclPlace origin_of(const std::string& problem, const Linearized& linearized) {
   int rank = -1;
@@ -120,7 +118,7 @@ Imported read_found_rings(std::string_view json, const std::string& file) {
 
 const Algorithm& import_algorithm(const std::string& path) {
   const std::string text = file_text(
-      path, kMostBytes,
+      path, FileKind::program,
       {.remedy = "name an XML file in MSCCL's format, or what `tutti topo --json` has written"});
   const uint64_t hash = fnv(text);
   std::lock_guard lock(cache().mutex);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "collectives/runtime/backoff.h"
 #include "collectives/runtime/communicator_impl.h"
 
@@ -23,7 +24,8 @@ Engine::Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options)
       endpoint_(std::move(endpoint)),
       spares_(endpoint_->control().size(), options.spares) {
   if (options.progress_thread) {
-    thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
+    thread_ = start_thread<std::jthread>(
+        "progress", [this](const std::stop_token& stop) { make_progress(stop); });
   }
 }
 

@@ -133,6 +133,7 @@ Paths::Events CommunicatorImpl::path_events() {
                    "checkpoint; TUTTI_INTERFACE chooses another network",
          .rank = members_[peer]}));
   };
+  events.abort = [this] { abort("TUTTI_FAULT asks for it"); };
   return events;
 }
 

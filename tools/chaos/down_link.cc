@@ -1,30 +1,24 @@
 #include "tools/chaos/down_link.h"
 
-#include <fcntl.h>
 #include <net/if.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
-#include <thread>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "tools/chaos/in_namespace.h"
 
 namespace tutti::tool::chaos {
 
 namespace {
 
-// Returns an errno. It is the thread's network namespace that changes.
-int set_up_in_this_thread(const std::string& space, std::string_view interface, bool up) {
-  if (!space.empty()) {
-    const Fd home(::open(cat("/run/netns/", space).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!home || ::setns(home.get(), CLONE_NEWNET) != 0) return errno;
-  }
+// Returns an errno.
+int set_up_here(std::string_view interface, bool up) {
   const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return errno;
   ifreq request{};
@@ -40,9 +34,7 @@ int set_up(const std::string& name, bool up) {
   const size_t slash = name.find('/');
   const std::string space = slash == std::string::npos ? "" : name.substr(0, slash);
   const std::string interface = slash == std::string::npos ? name : name.substr(slash + 1);
-  int error = 0;
-  std::thread([&] { error = set_up_in_this_thread(space, interface, up); }).join();
-  return error;
+  return in_namespace(space, [&] { return set_up_here(interface, up); });
 }
 
 }  // namespace

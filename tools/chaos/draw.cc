@@ -18,7 +18,8 @@ constexpr uint64_t kShortMs = 500;
 constexpr uint64_t kRecoveryMs = 200;
 constexpr uint64_t kRecoveryMessages = 40;
 constexpr uint64_t kMostDiskBytes = 4 << 20;
-constexpr uint64_t kShortCutMs = 4000;
+// Some partitions heal before anybody is given up, and some after that.
+constexpr uint64_t kPartitionMs = 12000;
 constexpr int64_t kMostShiftS = 24 * 3600;
 
 class Drawer {
@@ -35,6 +36,7 @@ class Drawer {
   uint64_t message() { return 1 + below(1 + below(draw_.messages)); }
   uint64_t soon_after(uint64_t what, uint64_t within) { return what + below(within); }
 
+  const std::vector<std::string>& hosts() const { return draw_.hosts; }
   std::string link() { return draw_.links[below(draw_.links.size())]; }
 
   int rank() {
@@ -86,6 +88,44 @@ Fault cut(Drawer& drawer, uint64_t for_ms) {
   return {.kind = Kind::cut, .at_ms = drawer.time(), .for_ms = for_ms, .link = drawer.link()};
 }
 
+// All pairs of hosts on the two sides of a line, for a while or for good.
+std::vector<Fault> partition(Drawer& drawer) {
+  const std::vector<std::string>& hosts = drawer.hosts();
+  const uint64_t sides = 1 + drawer.below((uint64_t{1} << (hosts.size() - 1)) - 1);
+  const Fault one{.kind = Kind::drop,
+                  .at_ms = drawer.time(),
+                  .for_ms = drawer.coin() ? 1 + drawer.below(kPartitionMs) : 0};
+  // The last host is on the side whose bits are not set, which so is never empty.
+  std::vector<Fault> faults;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    for (size_t j = i + 1; j < hosts.size(); ++j) {
+      if (((sides >> i) & 1) == ((sides >> j) & 1)) continue;
+      faults.push_back(one);
+      faults.back().hosts = {hosts[i], hosts[j]};
+    }
+  }
+  return faults;
+}
+
+// Two hosts, which all others reach.
+Fault pair(Drawer& drawer) {
+  const std::vector<std::string>& hosts = drawer.hosts();
+  const size_t one = drawer.below(hosts.size());
+  const size_t other = (one + 1 + drawer.below(hosts.size() - 1)) % hosts.size();
+  return {.kind = Kind::drop,
+          .at_ms = drawer.time(),
+          .hosts = {hosts[std::min(one, other)], hosts[std::max(one, other)]}};
+}
+
+// The first host's ranks are at least as many as another one's, so that half of all ranks, with the
+// first one, are left.
+Fault lost(Drawer& drawer) {
+  const std::vector<std::string>& hosts = drawer.hosts();
+  return {.kind = Kind::lose,
+          .at_ms = drawer.time(),
+          .hosts = {hosts[1 + drawer.below(hosts.size() - 1)]}};
+}
+
 // To the past or the future.
 Fault clock(Drawer& drawer) {
   const auto shift = static_cast<int64_t>(drawer.below(2 * kMostShiftS + 1)) - kMostShiftS;
@@ -108,6 +148,10 @@ const std::vector<std::pair<std::string, Recipe>>& recipes() {
       {"launcher", [](Drawer& d) -> Faults { return {{.rank = kLauncher, .at_ms = d.time()}}; }},
       {"cut", [](Drawer& d) -> Faults { return {cut(d, 1 + d.below(kShortCutMs))}; }},
       {"sever", [](Drawer& d) -> Faults { return {cut(d, 0)}; }},
+      {"partition", partition},
+      {"pairs", [](Drawer& d) -> Faults { return {pair(d)}; }},
+      {"lost", [](Drawer& d) -> Faults { return {lost(d)}; }},
+      {"abort", [](Drawer& d) -> Faults { return {d.at_message(Kind::abort)}; }},
       {"clock", [](Drawer& d) { return lasting(d, clock(d)); }},
       {"swap", [](Drawer& d) -> Faults { return {d.at_message(Kind::swap)}; }},
       {"full", [](Drawer& d) -> Faults { return {{.kind = Kind::full, .bytes = d.bytes()}}; }},
@@ -128,6 +172,10 @@ const std::vector<std::string>& all_classes() {
 
 bool cuts_links(const std::string& fault_class) {
   return fault_class == "cut" || fault_class == "sever";
+}
+
+bool parts_hosts(const std::string& fault_class) {
+  return fault_class == "partition" || fault_class == "pairs" || fault_class == "lost";
 }
 
 std::vector<Plan> draw_plans(const Draw& draw) {

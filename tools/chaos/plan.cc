@@ -12,8 +12,9 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames = {"kill",  "stop", "pause", "stall", "truncate",
-                                                     "delay", "full", "cut",   "clock", "swap"};
+constexpr std::array<std::string_view, 13> kNames = {"kill",  "stop",  "pause", "stall", "truncate",
+                                                     "delay", "full",  "cut",   "clock", "drop",
+                                                     "lose",  "abort", "swap"};
 constexpr std::string_view kLauncherName = "launcher";
 
 std::string_view name(Kind kind) { return kNames[static_cast<size_t>(kind)]; }
@@ -29,6 +30,8 @@ Json to_json(const Fault& fault) {
     json["link"] = fault.link;
   } else if (fault.kind == Kind::clock) {
     json["shift_s"] = fault.shift_s;
+  } else if (!fault.hosts.empty()) {
+    json["hosts"] = fault.hosts;
   } else {
     json["rank"] = fault.rank == kLauncher ? Json(kLauncherName) : Json(fault.rank);
   }
@@ -52,11 +55,13 @@ void require_known(const Json& json, std::initializer_list<std::string_view> kno
 }
 
 bool strikes_by_time(Kind kind) {
-  return kind == Kind::stop || kind == Kind::pause || kind == Kind::cut || kind == Kind::clock;
+  return kind == Kind::stop || kind == Kind::pause || kind == Kind::cut || kind == Kind::clock ||
+         kind == Kind::drop || kind == Kind::lose;
 }
 
 bool strikes_at_messages(Kind kind) {
-  return kind == Kind::stall || kind == Kind::truncate || kind == Kind::delay || kind == Kind::swap;
+  return kind == Kind::stall || kind == Kind::truncate || kind == Kind::delay ||
+         kind == Kind::abort || kind == Kind::swap;
 }
 
 // What makes another trial of it than whoever wrote it may think.
@@ -68,8 +73,8 @@ void check(const Fault& fault, const Json& json) {
   const bool needs_message = strikes_at_messages(fault.kind);
   if (needs_message != at_message && (needs_message || strikes_by_time(fault.kind))) {
     refuse(json, "there is no such fault",
-           "stall, truncate, swap and delay strike at a rank's message, stop, pause, cut and clock "
-           "at a time; kill does both");
+           "stall, truncate, swap, delay and abort strike at a rank's message; stop, pause, cut, "
+           "clock, drop and lose at a time; kill does both");
   }
   if (at_message && fault.message == 0) refuse(json, "messages are counted from 1", "");
   if (at_message && fault.rank == kLauncher) {
@@ -89,6 +94,19 @@ int rank_from_json(const Json& json) {
   return rank.get<int>();
 }
 
+// The number of hosts that a fault of that kind strikes.
+size_t hosts_struck(Kind kind) { return kind == Kind::drop ? 2 : kind == Kind::lose ? 1 : 0; }
+
+std::vector<std::string> hosts_from_json(Kind kind, const Json& json) {
+  auto hosts = json["hosts"].get<std::vector<std::string>>();
+  const bool same = hosts.size() == 2 && hosts[0] == hosts[1];
+  if (hosts.size() != hosts_struck(kind) || same) {
+    refuse(json, cat("a ", name(kind), " is of ", hosts_struck(kind), " hosts"),
+           "name network namespaces: two that are kept apart, or one that is lost");
+  }
+  return hosts;
+}
+
 void require_known(Kind kind, const Json& json) {
   switch (kind) {
     case Kind::full:
@@ -97,6 +115,10 @@ void require_known(Kind kind, const Json& json) {
       return require_known(json, {"kind", "link", "at_ms", "message", "for_ms"});
     case Kind::clock:
       return require_known(json, {"kind", "shift_s", "at_ms", "message", "for_ms"});
+    case Kind::drop:
+      return require_known(json, {"kind", "hosts", "at_ms", "message", "for_ms"});
+    case Kind::lose:
+      return require_known(json, {"kind", "hosts", "at_ms", "message"});
     case Kind::pause:
     case Kind::delay:
       return require_known(json, {"kind", "rank", "at_ms", "message", "for_ms"});
@@ -121,6 +143,8 @@ Fault fault_from_json(const Json& json) {
     fault.link = json["link"];
   } else if (fault.kind == Kind::clock) {
     fault.shift_s = json["shift_s"];
+  } else if (hosts_struck(fault.kind) > 0) {
+    fault.hosts = hosts_from_json(fault.kind, json);
   } else {
     fault.rank = rank_from_json(json);
   }
@@ -139,16 +163,20 @@ bool has_fault(const Plan& plan, Kind kind) {
 
 bool is_harmless(const Fault& fault) {
   const bool is_short_cut = fault.kind == Kind::cut && fault.for_ms > 0;
+  const bool is_short_drop =
+      fault.kind == Kind::drop && fault.for_ms > 0 && fault.for_ms <= kShortCutMs;
   return fault.kind == Kind::pause || fault.kind == Kind::delay || fault.kind == Kind::clock ||
-         is_short_cut;
+         is_short_cut || is_short_drop;
 }
 
 bool is_survivable(const Fault& fault) {
-  return is_harmless(fault) || (fault.kind == Kind::kill && fault.rank != kLauncher);
+  return is_harmless(fault) || (fault.kind == Kind::kill && fault.rank != kLauncher) ||
+         fault.kind == Kind::drop || fault.kind == Kind::lose;
 }
 
 bool has_victim(const Fault& fault) {
-  const bool is_of_a_rank = fault.kind != Kind::full && fault.kind != Kind::cut;
+  const bool is_of_a_rank =
+      fault.kind != Kind::full && fault.kind != Kind::cut && fault.hosts.empty();
   return !is_harmless(fault) && is_of_a_rank && fault.rank != kLauncher;
 }
 
@@ -156,12 +184,22 @@ std::string in_words(const Fault& fault) {
   if (fault.kind == Kind::full) return cat("a disk that is full at ", human_bytes(fault.bytes));
   const std::string rank =
       fault.rank == kLauncher ? std::string(kLauncherName) : cat("rank ", fault.rank);
-  const std::string of = fault.kind == Kind::cut ? fault.link : rank;
+  std::string of = fault.kind == Kind::cut ? fault.link : rank;
+  if (!fault.hosts.empty()) of = fault.hosts[0];
+  if (fault.kind == Kind::drop) of += cat(" from and to ", fault.hosts[1]);
   return cat(name(fault.kind),
              fault.kind == Kind::clock ? cat(" moved by ", fault.shift_s, " s") : cat(" of ", of),
              fault.message > 0 ? cat(" at its message ", fault.message)
                                : cat(" after ", fault.at_ms, " ms"),
              fault.for_ms > 0 ? cat(" for ", fault.for_ms, " ms") : "");
+}
+
+std::vector<std::string> hosts_of(const Plan& plan) {
+  std::vector<std::string> hosts;
+  for (const Fault& fault : plan.faults) {
+    hosts.insert(hosts.end(), fault.hosts.begin(), fault.hosts.end());
+  }
+  return hosts;
 }
 
 std::string as_setting(const Fault& fault) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "base/printable.h"
 #include "base/process_list.h"
 #include "base/text.h"
+#include "tools/chaos/in_namespace.h"
 
 namespace tutti::tool::chaos {
 
@@ -83,6 +85,14 @@ std::map<int, pid_t> rank_processes() {
     if (const std::optional<int> rank = rank_of(pid)) found.emplace(*rank, pid);
   }
   return found;
+}
+
+bool is_in_namespace(pid_t pid, const std::string& name) {
+  struct stat own = {};
+  struct stat wanted = {};
+  return ::stat(cat("/proc/", pid, "/ns/net").c_str(), &own) == 0 &&
+         ::stat(namespace_file(name).c_str(), &wanted) == 0 && own.st_ino == wanted.st_ino &&
+         own.st_dev == wanted.st_dev;
 }
 
 std::string in_words(pid_t pid) {

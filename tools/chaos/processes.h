@@ -19,6 +19,9 @@ std::vector<pid_t> descendants();
 // Of these, the process of each rank: the outermost one that has RANK in its environment.
 std::map<int, pid_t> rank_processes();
 
+// True if the process runs in that network namespace of `ip netns`.
+bool is_in_namespace(pid_t pid, const std::string& name);
+
 // "1234 (sleep 100)"
 std::string in_words(pid_t pid);
 

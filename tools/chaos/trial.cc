@@ -25,6 +25,7 @@
 #include "tools/chaos/moved_clock.h"
 #include "tools/chaos/processes.h"
 #include "tools/chaos/scratch.h"
+#include "tools/chaos/silent_pair.h"
 #include "tools/launcher/child.h"
 
 namespace tutti::tool::chaos {
@@ -194,6 +195,11 @@ class Trial {
     switch (blow.fault.kind) {
       case Kind::cut:
         return turn_link(blow);
+      case Kind::drop:
+        return part(blow);
+      case Kind::lose:
+        lose(blow.fault.hosts.front());
+        return true;
       case Kind::clock:
         clock_->show(blow.begins ? blow.fault.shift_s : 0);
         return true;
@@ -205,6 +211,23 @@ class Trial {
   bool turn_link(const Blow& blow) {
     if (!blow.begins) return down_.erase(blow.fault.link) != 0;
     return down_.try_emplace(blow.fault.link, blow.fault.link).second;
+  }
+
+  bool part(const Blow& blow) {
+    const std::vector<std::string>& pair = blow.fault.hosts;
+    if (!blow.begins) return silent_.erase(pair) != 0;
+    return silent_.try_emplace(pair, pair[0], pair[1]).second;
+  }
+
+  // First nothing arrives from it any more, so that nobody hears of its processes' end.
+  void lose(const std::string& host) {
+    for (const std::string& other : conditions_.hosts) {
+      if (other == host) continue;
+      silent_.try_emplace({std::min(host, other), std::max(host, other)}, host, other);
+    }
+    for (const pid_t pid : descendants()) {
+      if (is_in_namespace(pid, host)) ::kill(pid, SIGKILL);
+    }
   }
 
   // False where the rank has ended.
@@ -255,7 +278,8 @@ class Trial {
   const std::unique_ptr<MovedClock> clock_;  // of a plan that moves it
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
-  std::map<std::string, DownLink> down_;  // by name
+  std::map<std::string, DownLink> down_;                   // by name
+  std::map<std::vector<std::string>, SilentPair> silent_;  // by both names
   pid_t command_ = -1;
   Fd out_;
   Fd err_;

@@ -25,8 +25,9 @@ class Stopped : public Error {
 struct Conditions {
   std::vector<std::string> command;  // "{dir}" in a word is the trial's directory
   std::map<std::string, std::string> environment;
-  SignalInbox* signals;  // those that end this process: not lost between two trials
-  size_t ranks = 0;      // that the command starts here: times count from when all are there
+  SignalInbox* signals;                 // those that end this process: not lost between two trials
+  std::vector<std::string> hosts = {};  // all of the command's: network namespaces
+  size_t ranks = 0;  // that the command starts here: times count from when all are there
   // From the last fault, or else from the start, to the end.
   std::chrono::milliseconds limit = std::chrono::hours(24);
 };

@@ -42,10 +42,11 @@ bool is_said_by(int rank, std::string_view line) {
 // As errors name a rank, which is followed by its host or address: by others, or beside another
 // one, as in what came from one rank and another had expected, which either may tell. That a rank
 // ended with an exit code is said by launchers of whoever is the first to, not of whose fault it
-// is.
+// is; ranks that needed it add that it did so without leaving the job.
 bool is_named(int rank, const Outcome& outcome) {
   const std::regex name(
-      cat(R"(\brank )", rank, R"(( \([^)]*\)(?! ended with exit code)| at \S+:\d+))"));
+      cat(R"(\brank )", rank,
+          R"(( \([^)]*\)(?! ended with exit code \d+(?! without leaving))| at \S+:\d+))"));
   const std::regex other(cat(R"(\brank (?!)", rank, R"(\b)\d+ \([^)]*\))"));
   const auto names_it = [&](const std::string& line) {
     return std::regex_search(line, name) &&
@@ -82,13 +83,13 @@ bool must_survive(const Outcome& outcome, size_t ranks, const Demands& demands) 
 
 }  // namespace
 
-std::optional<std::string> last_match(const std::string& expression, const std::string& text) {
+std::vector<std::string> matches(const std::string& expression, const std::string& text) {
   try {
     const std::regex regex(expression);
-    std::optional<std::string> found;
+    std::vector<std::string> found;
     const std::sregex_iterator end;
     for (std::sregex_iterator it(text.begin(), text.end(), regex); it != end; ++it) {
-      found = it->str();
+      found.push_back(it->str());
     }
     return found;
   } catch (const std::regex_error& error) {
@@ -116,11 +117,17 @@ Verdict judge(const Plan& plan, const Outcome& outcome, const Outcome& undisturb
     for (const std::string& name : missing) complain(name, " was not named");
   }
   if (!demands.same_output.empty() && verdict.survived) {
-    const std::string nothing = "nothing";
-    const std::string got = last_match(demands.same_output, outcome.out).value_or(nothing);
-    const std::string wanted = last_match(demands.same_output, undisturbed.out).value_or(nothing);
+    const auto all = matches(demands.same_output, outcome.out);
+    const auto all_wanted = matches(demands.same_output, undisturbed.out);
+    const std::string got = all.empty() ? "nothing" : all.back();
+    const std::string wanted = all_wanted.empty() ? "nothing" : all_wanted.back();
     verdict.wrong = !alike(got, wanted, demands.tolerance);
     if (verdict.wrong) complain("wrong: '", got, "' in the place of '", wanted, "'");
+    if (has_fault(plan, Kind::drop) && all.size() > all_wanted.size()) {
+      verdict.wrong = true;
+      complain("'", got, "' comes ", all.size(), " times and not ", all_wanted.size(),
+               ": both sides of a partition have gone on");
+    }
   }
   return verdict;
 }

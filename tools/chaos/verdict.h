@@ -26,9 +26,9 @@ struct Verdict {
   std::vector<std::string> problems;  // in words; empty: the trial is passed
 };
 
-// The last match of the expression in the text; nothing: there is none. Throws
-// Error(invalid_argument) where the expression is none.
-std::optional<std::string> last_match(const std::string& expression, const std::string& text);
+// All matches of the expression in the text. Throws Error(invalid_argument) where the expression is
+// none.
+std::vector<std::string> matches(const std::string& expression, const std::string& text);
 
 // `undisturbed`: what became of the command without faults.
 Verdict judge(const Plan& plan, const Outcome& outcome, const Outcome& undisturbed,

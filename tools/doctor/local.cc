@@ -217,7 +217,7 @@ void look_at_files(HostFacts& facts) {
   const std::string tuned = settings().get_string("TUTTI_TUNE_FILE");
   if (tuned.empty() || tuned == "none") return;
   try {
-    parse_cost_model(file_text(tuned));
+    parse_cost_model(file_text(tuned, FileKind::cost_model));
   } catch (const Error& error) {
     facts.tune_problem = cat("TUTTI_TUNE_FILE=", tuned, ": ", error.what());
   }

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "tools/launcher/address.h"
 #include "transport/bootstrap/socket.h"
@@ -253,7 +254,7 @@ Listeners::Listeners(const std::vector<std::string>& addresses,
                       .tcp_port = bootstrap::local_address(tcp_.back().get()).port(),
                       .udp_port = bootstrap::local_address(udp_.back().get()).port()});
   }
-  thread_ = std::thread([this] { serve(); });
+  thread_ = start_thread("listening", [this] { serve(); });
 }
 
 Listeners::~Listeners() {
@@ -292,9 +293,9 @@ std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
   std::vector<Reach> reaches(targets.size());
   for (size_t first = 0; first < targets.size(); first += kMostAtATime) {
     const size_t end = std::min(targets.size(), first + kMostAtATime);
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (size_t i = first; i < end; ++i) {
-      threads.emplace_back([&, i] {
+      threads.push_back(start_thread<std::jthread>("trying an address", [&, i] {
         const Target& target = targets[i];
         Reach& reach = reaches[i] = {.from = from,
                                      .to = target.host,
@@ -306,9 +307,8 @@ std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
         } catch (const Error&) {  // too many open files and the like
           reach.connect_error = EIO;
         }
-      });
+      }));
     }
-    for (std::thread& thread : threads) thread.join();
   }
   return reaches;
 }

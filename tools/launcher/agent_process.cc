@@ -21,6 +21,7 @@ namespace {
 // Says everything that the agents report to whoever started this one.
 class Reporter : public AgentSink {
  public:
+  void on_ready() { report({{"event", "ready"}}); }
   void on_listening(const std::string& address, uint16_t port) override {
     report({{"event", "listening"}, {"address", address}, {"port", port}});
   }
@@ -103,6 +104,7 @@ class AgentProcess {
     for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
     agents_.emplace(loop_, reporter_);
     agents_->add_local(std::move(job));
+    reporter_.on_ready();
   }
 
   EventLoop loop_;

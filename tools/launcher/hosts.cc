@@ -1,13 +1,12 @@
 #include "tools/launcher/hosts.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/host_list.h"
 #include "base/host_name.h"
 #include "base/parse_number.h"
@@ -193,8 +192,7 @@ std::string to_text(const std::vector<Host>& hosts) {
 }
 
 std::vector<Host> read_host_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw system_error(cat("cannot read the host file ", path), errno);
+  std::istringstream file(file_text(path, FileKind::hosts));
   HostSet set;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

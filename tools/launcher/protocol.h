@@ -2,8 +2,8 @@
 // the agent's standard input and output.
 //
 //   launcher to agent                              agent to launcher
-//   {"do":"job", ... HostJob}     first            {"event":"listening","address":A,"port":P}
-//   {"do":"listen"}               rank 0's host
+//   {"do":"job", ... HostJob}     first            {"event":"ready"}    first: it has its job
+//   {"do":"listen"}               rank 0's host    {"event":"listening","address":A,"port":P}
 //   {"event":"output","rank":R,"stream":S,"bytes":B,"end":E}
 //   {"do":"start","address":A,"port":P}            {"event":"exit", ... RankExit}
 //   {"do":"tell", ... RankExit}                    {"event":"failure","text":T,"code":C,"lost":[R]}

@@ -90,7 +90,7 @@ void RemoteAgent::on_readable() {
 
 void RemoteAgent::on_line(const std::string& line) {
   if (const std::optional<Json> event = event_in(line)) {
-    heard_ = true;
+    has_begun_ = true;
     on_event(*event);
   } else {  // a greeting of the remote shell
     const std::string text = cat("[", host_, "] ", line, "\n");
@@ -127,7 +127,7 @@ void RemoteAgent::on_lost() {
   if (finished_) return;
   finished_ = true;
   ErrorDetail detail;
-  if (heard_) {
+  if (has_begun_) {
     detail.cause = "the host or the connection to it went down; its ranks end with it";
   } else {
     detail.cause = "the remote shell cannot reach the host, or this program is not there";
@@ -139,8 +139,9 @@ void RemoteAgent::on_lost() {
       cat("lost host ", host_, is_alone_ ? "" : " and those that are reached through it", ": `",
           shell_, "` ended with code ", code),
       detail);
-  sink_.on_failure(error.what(), code != 0 ? code : 1,
-                   heard_ ? std::vector<int>(ranks_.begin(), ranks_.end()) : std::vector<int>());
+  sink_.on_failure(
+      error.what(), code != 0 ? code : 1,
+      has_begun_ ? std::vector<int>(ranks_.begin(), ranks_.end()) : std::vector<int>());
 }
 
 }  // namespace tutti::tool

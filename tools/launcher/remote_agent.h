@@ -44,7 +44,7 @@ class RemoteAgent : public Agent {
   Fd to_;
   Fd from_;
   LineReader lines_{-1};
-  bool heard_ = false;  // the agent has said something
+  bool has_begun_ = false;  // the agent has its job: it says so before all else
   bool finished_ = false;
 };
 

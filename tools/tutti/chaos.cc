@@ -23,6 +23,7 @@
 #include "tools/chaos/processes.h"
 #include "tools/chaos/report.h"
 #include "tools/chaos/scratch.h"
+#include "tools/chaos/silent_pair.h"
 #include "tools/chaos/trial.h"
 #include "tools/chaos/verdict.h"
 #include "tools/launcher/captured.h"
@@ -64,7 +65,7 @@ void read_ranks(const std::string& text, chaos::Draw& draw) {
 }
 
 std::vector<Plan> read_plans(const std::string& file) {
-  const std::string text = file_text(file);
+  const std::string text = file_text(file, FileKind::faults);
   try {
     return chaos::plans_from_json(Json::parse(text));
   } catch (const Error& error) {
@@ -78,6 +79,15 @@ void require_means(bool moves_clock, bool fills_disk) {
   if (fills_disk) static_cast<void>(chaos::Scratch(1 << 20));
 }
 
+// One of --hosts, so that a lost one is kept apart from all others.
+void require_host(const std::string& host, const std::vector<std::string>& hosts) {
+  if (std::ranges::count(hosts, host) != 1) {
+    throw UsageError(cat("--hosts has to name all hosts of the command, each once; ", host,
+                         " is not among them, or twice"));
+  }
+  chaos::SilentPair::require(host);
+}
+
 bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
   return std::ranges::any_of(plans, [&](const Plan& plan) { return has_fault(plan, kind); });
 }
@@ -86,11 +96,14 @@ bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
 // a file; random ones need to know how many ranks there are.
 std::vector<Plan> check(Options& options) {
   const std::string& expression = options.demands.same_output;
-  if (!expression.empty()) chaos::last_match(expression, "");
+  if (!expression.empty()) chaos::matches(expression, "");
   if (options.plan != kRandom) {
     std::vector<Plan> plans = read_plans(options.plan);
     require_means(any_has_fault(plans, chaos::Kind::clock),
                   any_has_fault(plans, chaos::Kind::full));
+    for (const Plan& plan : plans) {
+      for (const std::string& host : hosts_of(plan)) require_host(host, options.draw.hosts);
+    }
     return plans;
   }
   chaos::Draw& draw = options.draw;
@@ -98,6 +111,12 @@ std::vector<Plan> check(Options& options) {
   if (draw.links.empty() && std::ranges::any_of(draw.classes, chaos::cuts_links)) {
     throw UsageError("--faults cut and sever need --links: which interfaces to take down");
   }
+  if (draw.hosts.size() < 2 && std::ranges::any_of(draw.classes, chaos::parts_hosts)) {
+    throw UsageError(
+        "--faults partition, pairs and lost need --hosts: two network namespaces or "
+        "more, in which the command starts ranks");
+  }
+  for (const std::string& host : draw.hosts) require_host(host, draw.hosts);
   require_means(std::ranges::count(draw.classes, "clock") > 0,
                 std::ranges::count(draw.classes, "full") > 0);
   if (draw.classes.empty()) {
@@ -106,6 +125,7 @@ std::vector<Plan> check(Options& options) {
     std::erase(draw.classes, "clock");  // it needs a library
     std::erase(draw.classes, "swap");   // it needs TCP
     if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
+    if (draw.hosts.empty()) std::erase_if(draw.classes, chaos::parts_hosts);
   }
   return {};
 }
@@ -127,7 +147,7 @@ Outcome run_undisturbed(const Options& options, const Conditions& conditions) {
   }
   if (!outcome.left.empty())
     refuse(cat("it leaves ", outcome.left[0], " behind"), "mend that first");
-  if (!expression.empty() && !chaos::last_match(expression, outcome.out)) {
+  if (!expression.empty() && chaos::matches(expression, outcome.out).empty()) {
     refuse(cat("--same-output '", expression, "' matches nothing of what the command says"),
            "try it with grep -E");
   }
@@ -204,7 +224,10 @@ int run(Options options) {
   open_for_writing(options.write_plan, "--write-plan");
   chaos::adopt_orphans();
   SignalInbox signals({SIGINT, SIGTERM, SIGHUP});
-  Conditions conditions{.command = options.command, .environment = {}, .signals = &signals};
+  Conditions conditions{.command = options.command,
+                        .environment = {},
+                        .signals = &signals,
+                        .hosts = options.draw.hosts};
   for (const char* const limit : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
     if (std::getenv(limit) == nullptr) conditions.environment[limit] = cat(options.within / 2);
   }
@@ -268,8 +291,10 @@ void add_chaos(CommandLine& line) {
       .add_option(
           "--faults", options->draw.classes,
           "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
-          "stall, launcher, cut and sever (of --links, for a while and for good), clock (jumps), "
-          "swap (words, over TCP), full (disk; default: all but these last three)")
+          "stall, launcher, abort, cut and sever (of --links, for a while and for good), "
+          "partition (of --hosts, for a while or for good), pairs (of them, for good), lost (one "
+          "of them), clock (jumps), swap (words, over TCP), full (disk; default: all but these "
+          "last three)")
       .separated_by_commas()
       .one_of(chaos::all_classes());
   command
@@ -279,6 +304,12 @@ void add_chaos(CommandLine& line) {
                   "IPv6 addresses by that, and does not get them back: take namespaces")
       .separated_by_commas()
       .type_name("LINK,...");
+  command
+      .add_option("--hosts", options->draw.hosts,
+                  "all hosts of the command, as network namespaces: packets between them are "
+                  "dropped in silence, or one but the first is lost with its processes (root)")
+      .separated_by_commas()
+      .type_name("NAMESPACE,...");
   command
       .add_option("--from", options->draw.from_ms,
                   "milliseconds since all ranks run, before which there are no faults by time: "
@@ -310,6 +341,9 @@ void add_chaos(CommandLine& line) {
       "\\\n"
       "    -- tutti run -n 4 --min-ranks 1 -- ./program\n"
       "  tutti chaos --faults full -- tutti train --data TEXT --ranks 2 --checkpoint {dir}/run\n"
+      "  TUTTI_RSH='ip netns exec' tutti chaos --faults partition,pairs,lost --hosts a,b,c "
+      "--survives \\\n"
+      "    -- tutti run --hosts a,b,c -n 6 --min-ranks 2 -- ./program\n"
       "  tutti chaos --plan failure.json -- tutti run -n 4 -- ./program\n"
       "A trial fails where the command does not end, leaves something behind, does not name the "
       "rank\n"

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/reduce.h"
 #include "base/settings.h"
@@ -154,6 +155,7 @@ Json describe(int ranks) {
       {"job", describe_job()},
       {"ranks", describe_ranks(ranks)},
       {"settings", Json::array()},
+      {"file_limits", Json::array()},
   };
   for (const TransportState& transport : probe_transports()) {
     json["transports"].push_back({{"name", transport.name},
@@ -177,6 +179,9 @@ Json describe(int ranks) {
                                 {"choices", info.choices},
                                 {"same_on_all_ranks", info.wire},
                                 {"meaning", info.meaning}});
+  }
+  for (const FileLimit& limit : file_limits()) {
+    json["file_limits"].push_back({{"kind", limit.name}, {"bytes", limit.most}});
   }
   return json;
 }
@@ -250,6 +255,11 @@ void print(const Json& json) {
               << "  [" << text(setting["origin"]) << "]"
               << (problem.empty() ? "" : cat("  WRONG: ", problem)) << "\n      "
               << text(setting["meaning"]) << (choices.empty() ? "" : cat(" (", choices, ")"))
+              << '\n';
+  }
+  std::cout << "\nFiles that are read whole, and their largest sizes\n";
+  for (const auto& limit : json["file_limits"]) {
+    std::cout << "  " << text(limit["kind"]) << "  " << human_bytes(limit["bytes"].get<uint64_t>())
               << '\n';
   }
 }

@@ -5,12 +5,14 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process_limits.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -92,10 +94,14 @@ void finish_output() {
 
 int main(int argc, char** argv) {
   try {
+    tutti::require_stack();
     tutti::tool::end_when_asked_to();
     const int code = tutti::tool::run_tool(argc, argv);
     tutti::tool::finish_output();
     return code;
+  } catch (const std::bad_alloc&) {
+    std::cerr << tutti::cat("tutti: ", tutti::memory_shortage().what(), '\n');
+    return tutti::tool::kFailed;
   } catch (const std::exception& error) {
     // In one write, so that ranks that share a standard error do not mix their words.
     std::cerr << tutti::cat("tutti: ", error.what(), '\n');

@@ -225,7 +225,8 @@ int run_partition(Options& options) {
   if (options.profile.empty()) {
     model = training::make_model(options.train.model, model_context(options.train));
   } else {
-    profile = training::pipeline::profile_from_json(file_text(options.profile), options.profile);
+    profile = training::pipeline::profile_from_json(file_text(options.profile, FileKind::profile),
+                                                    options.profile);
   }
   std::ofstream json = open_for_writing(options.json, "--json");
   std::ofstream saved = open_for_writing(options.save_profile, "--save-profile");

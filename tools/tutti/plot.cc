@@ -45,7 +45,7 @@ Json parse_line(const std::string& path, int number, const std::string& line) {
 // that was resumed has some steps again: these count.
 LossCurves read_run(const std::string& path) {
   LossCurves run{.name = std::filesystem::path(path).stem().string()};
-  std::istringstream lines(file_text(path));
+  std::istringstream lines(file_text(path, FileKind::losses));
   uint64_t step = 0;
   int number = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -17,8 +17,6 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr uintmax_t kMostBytes = 64 << 20;
-
 std::string shown(const Json& text) { return printable(text.get<std::string>(), 400); }
 
 std::string whom(const Json& report) {
@@ -141,7 +139,7 @@ Json read_reports(const std::string& directory, std::filesystem::file_time_type 
   std::vector<std::string> skipped;
   for (const auto& [path, written] : files_in(directory, since)) {
     try {
-      Json report = Json::parse(file_text(path, kMostBytes));
+      Json report = Json::parse(file_text(path, FileKind::report));
       require_all(report);
       Job& job = jobs[report["job"].get<std::string>()];
       job.last_written = std::max(job.last_written, written);

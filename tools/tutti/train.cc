@@ -120,13 +120,24 @@ int exit_code(const TrainResult& result) {
   return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
 }
 
+// The line that a run writes before its first step after deaths.
+Json json_of(const training::Continuation& after, const training::Session& session,
+             uint64_t continues_from) {
+  return {{"lost_ranks", after.lost_ranks},
+          {"lost_after_step", after.last_step},
+          {"continues_from", continues_from},
+          {"ranks", session.world().size()}};
+}
+
 // What rank 0 does, who talks.
-int train_as_first(training::Session& session, const Options& options, bool goes_on) {
-  const bool resumes = goes_on || session.options().training.resume;
+int train_as_first(training::Session& session, const Options& options,
+                   const training::Continuation* after) {
+  const bool resumes = after != nullptr || session.options().training.resume;
   const training::Model& model = session.model();
   const training::ReplicaOptions& replica = session.options().training.replica;
   const int ranks = session.world().size();
   TrainFiles files(options.files, resumes);
+  if (after != nullptr) files.write_event(json_of(*after, session, session.trainer().step()));
   const Picture picture(options.plot, "--plot");
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
@@ -159,8 +170,9 @@ int train_as_first(training::Session& session, const Options& options, bool goes
   return exit_code(result);
 }
 
-int train_in(training::Session& session, const Options& options, bool goes_on) {
-  if (session.world().rank() == 0) return train_as_first(session, options, goes_on);
+int train_in(training::Session& session, const Options& options,
+             const training::Continuation* after) {
+  if (session.world().rank() == 0) return train_as_first(session, options, after);
   while (session.trainer().next()) {
   }
   return exit_code(session.trainer().finish());
@@ -193,18 +205,19 @@ int train_as_rank(Options& options, LoadedData data) {
     if (options.copy_every) survival.copy_every = static_cast<uint64_t>(*options.copy_every);
     survival.copies = options.copies.value_or(survival.copies);
     bool was_needed = options.spares == 0;
-    const int code = run_with_survivors(world, options.run, std::move(data), survival,
-                                        [&](training::Session& session, bool goes_on) {
-                                          const int code = train_in(session, options, goes_on);
-                                          was_needed = true;
-                                          return code;
-                                        });
+    const int code =
+        run_with_survivors(world, options.run, std::move(data), survival,
+                           [&](training::Session& session, const training::Continuation* after) {
+                             const int code = train_in(session, options, after);
+                             was_needed = true;
+                             return code;
+                           });
     if (was_needed || code != 0) return code;
     return static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE"));
   }
   training::Session session(world, options.run,
                             std::make_shared<const LoadedData>(std::move(data)));
-  return train_in(session, options, false);
+  return train_in(session, options, nullptr);
 }
 
 // A rank for each core, but none without a micro-batch in every step.

@@ -21,10 +21,14 @@ TrainFiles::TrainFiles(const Paths& paths, bool goes_on)
 }
 
 void TrainFiles::write(uint64_t step, const Json& line) {
-  if (json_.is_open()) write_json(line);
+  write_event(line);
   const training::Scalars scalars = training::scalars_of(step, line);
   if (csv_) csv_->write(scalars);
   if (events_) events_->write(scalars);
+}
+
+void TrainFiles::write_event(const Json& line) {
+  if (json_.is_open()) write_json(line);
 }
 
 void TrainFiles::write_json(const Json& line) {
@@ -38,7 +42,7 @@ void TrainFiles::begin_json() {
     return;
   }
   // A process that was killed may have left half a line.
-  const std::string text = file_text(path_);
+  const std::string text = file_text(path_, FileKind::losses);
   const size_t whole = text.rfind('\n') + 1;  // 0 where there is none
   if (whole != text.size()) std::filesystem::resize_file(path_, whole);
 }

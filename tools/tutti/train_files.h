@@ -28,6 +28,8 @@ class TrainFiles {
   // A step's line, or at the end the summary: its numbers are the last step's. A process that dies
   // leaves what was written.
   void write(uint64_t step, const Json& line);
+  // An event between two steps: a line of the JSON file alone.
+  void write_event(const Json& line);
 
  private:
   void write_json(const Json& line);

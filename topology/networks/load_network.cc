@@ -13,7 +13,7 @@ std::unique_ptr<Network> load_network(const std::string& source, std::optional<i
   constexpr std::string_view kSynthetic = "synthetic";
   std::error_code ignored;
   if (std::filesystem::is_regular_file(source, ignored)) {
-    const std::string text = file_text(source, kMostGraphBytes);
+    const std::string text = file_text(source, FileKind::graph);
     if (is_graph_file(text)) return std::make_unique<Network>(parse_graph(text, source));
     return read_network(text, source);
   }

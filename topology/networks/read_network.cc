@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/file_kind.h"
 #include "base/parse_number.h"
 #include "topology/graph_sources.h"
 #include "topology/networks/file_formats.h"
@@ -40,7 +41,7 @@ double TextFile::parse(int line, double (*parse)(std::string_view), const std::s
 
 TextFile split_into_lines(const std::string& text, const std::string& name) {
   TextFile file{.name = name, .lines = {}};
-  if (text.size() > kMostGraphBytes) file.refuse(1, "the file is too large");
+  if (text.size() > limit_of(FileKind::graph).most) file.refuse(1, "the file is too large");
   std::istringstream in(text);
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {

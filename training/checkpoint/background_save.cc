@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <system_error>
 #include <utility>
 
 namespace tutti::training {
@@ -22,15 +24,24 @@ std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
   return copies;
 }
 
+// On a thread of its own; where the system has none, when it is waited for.
+std::future<void> begun(const std::function<void()>& work) {
+  try {
+    return std::async(std::launch::async, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
+
 }  // namespace
 
 BackgroundSave::BackgroundSave(const SaveRequest& request, std::span<const TensorPiece> pieces,
                                Group group, std::vector<std::byte>& memory)
     : save_(request, copied(pieces, memory), std::move(group)),
-      work_(std::async(std::launch::async, [this] { save_.write(); })) {}
+      work_(begun([this] { save_.write(); })) {}
 
 bool BackgroundSave::busy() const {
-  return work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  return work_.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
 }
 
 bool BackgroundSave::advance() {
@@ -41,7 +52,7 @@ bool BackgroundSave::advance() {
   }
   save_.collect();
   writing_ = false;
-  work_ = std::async(std::launch::async, [this] { save_.publish(); });
+  work_ = begun([this] { save_.publish(); });
   return false;
 }
 

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/host_name.h"
@@ -26,6 +27,7 @@ struct Holder {
   std::string born;   // when the process started, in the kernel's own count since this boot
   std::string since;  // for people
   std::string run;
+  Writer writer;
 };
 
 // The words behind the process's name, which may have spaces and brackets.
@@ -53,8 +55,9 @@ std::string now() {
 }
 
 std::string to_text(const Holder& holder) {
+  const Writer& writer = holder.writer;
   return cat(holder.host, ' ', holder.pid, ' ', holder.born, ' ', holder.since, ' ', holder.run,
-             '\n');
+             ' ', writer.start, ' ', writer.epoch, ' ', writer.digest, '\n');
 }
 
 Holder read_holder(int file) {
@@ -63,6 +66,7 @@ Holder read_holder(int file) {
   std::istringstream words(std::string(text.data(), size > 0 ? static_cast<size_t>(size) : 0));
   Holder holder;
   words >> holder.host >> holder.pid >> holder.born >> holder.since >> holder.run;
+  words >> holder.writer.start >> holder.writer.epoch >> holder.writer.digest;
   return holder;
 }
 
@@ -76,6 +80,20 @@ Error is_held(const std::string& directory, const Holder& holder, const std::str
       {.remedy = cat("give each job a directory of its own, or wait for that one's end", remedy)});
 }
 
+Fd open_lock(const std::string& path) {
+  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (!file) throw file_error("cannot write", path, errno);
+  return file;
+}
+
+int try_lock(int file) {
+  int result = 0;
+  do {
+    result = ::flock(file, LOCK_EX | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
 // Where nothing but the text can be asked.
 bool may_be_alive(const Holder& holder) {
   if (holder.host.empty()) return false;
@@ -84,28 +102,45 @@ bool may_be_alive(const Holder& holder) {
 
 }  // namespace
 
-DirectoryLock::DirectoryLock(const std::string& directory, const std::string& run)
-    : path_(cat(directory, '/', kLockFile)),
-      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)) {
-  if (!file_) throw file_error("cannot write", path_, errno);
-  int result = 0;
-  do {
-    result = ::flock(file_.get(), LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
+DirectoryLock::DirectoryLock(const std::string& directory, const std::string& run,
+                             const WriterHistory& history)
+    : path_(cat(directory, '/', kLockFile)), file_(open_lock(path_)) {
+  const Writer own = history.writers.empty() ? Writer{.start = "-"} : history.writers.back();
+  text_ = to_text({host_name(), ::getpid(), birth_of(::getpid()), now(), run, own});
+  const int result = try_lock(file_.get());
   const bool has_locks = result == 0 || errno == EWOULDBLOCK;
   const Holder holder = read_holder(file_.get());
-  if (has_locks && result != 0) throw is_held(directory, holder, "");
+  const bool is_passed_over = history.has(holder.writer);
+  has_it_ = result == 0 || !has_locks;
+  if (is_passed_over) return;
+  if (!has_it_) throw is_held(directory, holder, "");
   if (!has_locks && may_be_alive(holder)) {
     throw is_held(directory, holder,
                   cat("; where it is gone already, remove ", path_,
                       ": this file system has no locks that would tell"));
   }
-  write(to_text({host_name(), ::getpid(), birth_of(::getpid()), now(), run}));
+}
+
+void DirectoryLock::claim() {
+  if (!has_it_) replace();
+  write(text_);
+  is_claimed_ = true;
+}
+
+// By another file of that name: whoever has the old one locked has nothing.
+void DirectoryLock::replace() {
+  const std::string fresh = path_ + ".tmp";
+  ::unlink(fresh.c_str());
+  Fd file = open_lock(fresh);
+  try_lock(file.get());
+  if (::rename(fresh.c_str(), path_.c_str()) != 0) throw file_error("cannot replace", path_, errno);
+  file_ = std::move(file);
+  has_it_ = true;
 }
 
 DirectoryLock::~DirectoryLock() {
   // The text of a job that ended by itself is no warning to anybody.
-  [[maybe_unused]] const int result = ::ftruncate(file_.get(), 0);
+  [[maybe_unused]] const int result = is_claimed_ ? ::ftruncate(file_.get(), 0) : 0;
   // A process that was forked meanwhile would keep the lock otherwise.
   ::flock(file_.get(), LOCK_UN);
 }

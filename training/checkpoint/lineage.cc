@@ -96,7 +96,9 @@ std::vector<StepSeen> look_at_steps(const std::string& directory) {
   for (const int64_t step : steps_in(directory)) {
     StepSeen seen{.step = step, .run = {}, .error = {}};
     try {
-      seen.run = opened(directory, step).manifest().run;
+      const Checkpoint checkpoint = opened(directory, step);
+      seen.run = checkpoint.manifest().run;
+      seen.fence = checkpoint.manifest().fence.number;
     } catch (const Error& error) {
       seen.error = error;
     }

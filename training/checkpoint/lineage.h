@@ -19,6 +19,7 @@ std::string new_run_identity();  // 128 random bits: 32 hexadecimal digits
 struct StepSeen {
   int64_t step = 0;
   std::string run;             // empty: none is said
+  uint64_t fence = 0;          // the number of its writer; 0: none is said
   std::optional<Error> error;  // why the description cannot be used
 };
 // All in the directory, ascending. Throws Error(system) where it cannot be listed.

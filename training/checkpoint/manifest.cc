@@ -85,6 +85,7 @@ Manifest manifest_of(const Json& root) {
   }
   manifest.state = root.at("state");
   manifest.run = root.value("run", std::string());
+  if (const Json* const mark = root.find("fence")) manifest.fence = fence_mark_of(*mark);
   if (const Json* const all = root.find("configuration")) manifest.configuration = *all;
   for (const Json& file : root.at("files")) {
     manifest.files.push_back(
@@ -204,6 +205,7 @@ std::string to_text(const Manifest& manifest) {
                {"model", manifest.model},  {"state", manifest.state}, {"files", Json::array()},
                {"tensors", Json::object()}};
   if (!manifest.run.empty()) root["run"] = manifest.run;
+  if (manifest.fence.number != 0) root["fence"] = to_json(manifest.fence);
   if (!manifest.configuration.empty()) root["configuration"] = manifest.configuration;
   for (int i = 0; i < manifest.world(); ++i) {
     const FileEntry& file = manifest.files[static_cast<size_t>(i)];

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "training/checkpoint/safetensors.h"
+#include "training/checkpoint/writer.h"
 #include "training/placement.h"
 
 namespace tutti::training {
@@ -55,6 +56,7 @@ inline constexpr const char* kImportedFrom = "imported";
 struct Manifest {
   int64_t step = 0;
   std::string run;  // the identity of the run that saved it; empty: an earlier format had none
+  FenceMark fence;  // its writer's; number 0: an earlier format had none
   // What the tensors belong to: Model::configuration(). Earlier formats have a line of text
   // (models/earlier_models.h).
   Json model = "";

@@ -37,9 +37,12 @@ void Publication::publish(std::string_view manifest,
   file.finish();
   sync_directory(folder_);
   at_phase("manifest written");
+  directory_.require_writer();
+  at_phase("fence read");
   give_name();
   sync_directory(directory_.path());
   at_phase("named");
+  directory_.require_writer();
   replace_file(cat(directory_.path(), '/', kLatestFile), step_name(step_) + "\n");
   sync_directory(directory_.path());
   at_phase("published");
@@ -48,19 +51,30 @@ void Publication::publish(std::string_view manifest,
 
 // A step that is there already changes places with the new one, so that none is missing at any
 // moment; where the file system cannot do that, it is away for a moment. A step that is nothing of
-// this run's is set aside.
+// this run's is set aside. A later writer's step stays: one that gets the name after the fence was
+// read makes the plain rename() fail, and an exchange is undone.
 void Publication::give_name() const {
   const std::string name = cat(directory_.path(), '/', step_name(step_));
+  const auto exchange = [&] {
+    return ::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) == 0;
+  };
   std::error_code error;
   if (std::filesystem::exists(name, error)) {
-    if (directory_.may_replace(step_) &&
-        ::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) == 0) {
-      return;
+    directory_.require_no_later_writer(name);
+    if (directory_.may_replace(step_) && exchange()) {
+      try {
+        return directory_.require_no_later_writer(folder_);
+      } catch (const Error&) {
+        exchange();
+        throw;
+      }
     }
     directory_.set_aside({step_});
   }
   if (::rename(folder_.c_str(), name.c_str()) == 0) return;
-  throw system_error(cat("cannot rename ", folder_, " to ", name), errno);
+  const int reason = errno;
+  if (reason == ENOTEMPTY || reason == EEXIST) directory_.require_writer();
+  throw system_error(cat("cannot rename ", folder_, " to ", name), reason);
 }
 
 }  // namespace tutti::training

@@ -89,6 +89,13 @@ std::string make_aside(const std::string& directory) {
   }
 }
 
+// The fence's file may have been removed, and steps may have come from elsewhere.
+uint64_t highest_fence_of_steps(const std::string& directory) {
+  uint64_t highest = 0;
+  for (const StepSeen& seen : look_at_steps(directory)) highest = std::max(highest, seen.fence);
+  return highest;
+}
+
 void remove_best(const std::string& directory) { ::unlink(cat(directory, '/', kBestLink).c_str()); }
 
 std::string listed(const std::vector<int64_t>& steps) {
@@ -104,7 +111,7 @@ bool RunDirectory::resumes(const std::string& directory, const RunStart& start) 
   return start.resume && !(start.or_new && steps_in(directory).empty());
 }
 
-RunDirectory::RunDirectory(std::string directory, const RunStart& start)
+RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterHistory history)
     : path_(checked_path(directory)) {
   check_options(start);
   const bool resumed = resumes(path_, start);
@@ -115,7 +122,12 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start)
     make(path_);
   }
   if (run_.empty()) run_ = new_run_identity();
-  lock_.emplace(path_, run_);
+  if (history.writers.empty()) history.writers = {{.start = new_run_identity()}};
+  lock_.emplace(path_, run_, history);
+  if (!resumed && !start.overwrite) refuse_other_run(path_, run_);
+  // From here on nobody else publishes steps: what is found there is the newest.
+  fence_.emplace(path_, std::move(history), highest_fence_of_steps(path_));
+  lock_->claim();
   is_new_ = !resumed;
   if (resumed) {
     resumed_ = chosen(path_, start, true);
@@ -127,8 +139,6 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start)
     if (loss_of(last) < best_loss()) best_ = last;
   } else if (start.overwrite) {
     overwritten_ = steps_in(path_);
-  } else {
-    refuse_other_run(path_, run_);
   }
 }
 
@@ -137,13 +147,15 @@ std::optional<ChosenStep> RunDirectory::check(const std::string& directory, cons
   check_options(start);
   const bool resumed = resumes(path, start);
   if (!resumed) make(path);
-  const DirectoryLock lock(path, "about-to-start");
+  DirectoryLock lock(path, "about-to-start");
+  lock.claim();
   if (resumed) return chosen(path, start, false);
   if (!start.overwrite) refuse_other_run(path, new_run_identity());
   return std::nullopt;
 }
 
 void RunDirectory::begin() {
+  require_writer();
   remove_leftovers(path_);
   if (!resumed_) return;
   if (best_) {
@@ -211,6 +223,25 @@ void RunDirectory::has_published(int64_t step) {
   overwritten_.clear();
 }
 
+bool RunDirectory::is_of_later_writer(const std::string& folder) const {
+  try {
+    const Checkpoint checkpoint = Checkpoint::open_alone(folder);
+    const Manifest& manifest = checkpoint.manifest();
+    const bool has_own_name = manifest.run == run_ || may_replace(manifest.step);
+    return has_own_name && manifest.fence.number > fence().number;
+  } catch (const Error&) {
+    return false;  // damaged, or not there
+  }
+}
+
+void RunDirectory::require_no_later_writer(const std::string& folder) const {
+  if (!is_of_later_writer(folder)) return;
+  require_writer();
+  throw Error(ErrorCode::invalid_argument,
+              cat("a later writer than this run has published a step in ", path_),
+              {.remedy = "look at who else works there; start the run again with --resume"});
+}
+
 void RunDirectory::prune(int keep) {
   if (keep < 1 || own_.size() <= static_cast<size_t>(keep)) return;
   const auto end = own_.end() - keep;
@@ -248,8 +279,12 @@ double RunDirectory::loss_of(int64_t step) const {
 
 // By way of another name: no step is ever there in part.
 void RunDirectory::remove_step(int64_t step) const {
+  const std::string name = cat(path_, '/', step_name(step));
   const std::string doomed = cat(path_, '/', temporary_name(step));
-  if (::rename(cat(path_, '/', step_name(step)).c_str(), doomed.c_str()) == 0) {
+  if (is_of_later_writer(name)) return;
+  if (::rename(name.c_str(), doomed.c_str()) == 0) {
+    // It may have been replaced since it was looked at.
+    if (is_of_later_writer(doomed) && ::rename(doomed.c_str(), name.c_str()) == 0) return;
     remove_folder(doomed);
   } else if (errno != ENOENT) {
     log(LogLevel::warning, cat("cannot remove ", step_name(step), " from ", path_));

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "training/checkpoint/directory_lock.h"
+#include "training/checkpoint/fence.h"
 #include "training/checkpoint/lineage.h"
 
 namespace tutti::training {
@@ -40,7 +41,9 @@ class RunDirectory {
   // Makes the directory, locks it, and says where the run goes on; changes nothing else. Throws
   // Error(invalid_argument) where the directory is another run's, another job's, a step's own
   // folder or has nothing to resume, and Error(system) where it cannot be written.
-  RunDirectory(std::string directory, const RunStart& start);
+  // `history`: what the writer goes on from, where it is what deaths have left of a job; then a
+  // directory that is written by a part of the job that has gone on without it is refused as well.
+  RunDirectory(std::string directory, const RunStart& start, WriterHistory history = {});
   // Whether that goes on with a run.
   static bool resumes(const std::string& directory, const RunStart& start);
   // Throws what the constructor would, but does not read the steps' files. Returns the step that
@@ -49,6 +52,7 @@ class RunDirectory {
 
   const std::string& path() const { return path_; }
   const std::string& run() const { return run_; }  // its identity
+  const FenceMark& fence() const { return fence_->mark(); }
   // Where it goes on.
   const std::optional<ChosenStep>& resumed() const { return resumed_; }
 
@@ -61,6 +65,10 @@ class RunDirectory {
 
   // --- for a save (publish.h) ---
 
+  // Throws Error(invalid_argument) where another writer has the directory by now (fence.h).
+  void require_writer() const { fence_->require(); }
+  // The same where the step in that folder is of a later writer.
+  void require_no_later_writer(const std::string& folder) const;
   // Whether a folder of that step may be replaced: it is the run's own, or to be overwritten.
   bool may_replace(int64_t step) const;
   void set_aside(const std::vector<int64_t>& steps);
@@ -77,11 +85,13 @@ class RunDirectory {
  private:
   void remove_step(int64_t step) const;
   double loss_of(int64_t step) const;
+  bool is_of_later_writer(const std::string& folder) const;
   void replace_companions();
 
   std::string path_;
   std::string run_;
   std::optional<DirectoryLock> lock_;
+  std::optional<Fence> fence_;
   std::optional<ChosenStep> resumed_;
   std::vector<int64_t> own_;          // ascending
   std::optional<int64_t> best_;       // of these

@@ -60,6 +60,7 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
 Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
   Manifest manifest{.step = request.step,
                     .run = request.directory->run(),
+                    .fence = request.directory->fence(),
                     .model = request.model,
                     .configuration = request.configuration,
                     .state = request.state,

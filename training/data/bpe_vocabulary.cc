@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -39,14 +38,10 @@ std::array<int16_t, kCharacters> make_byte_of_character() {
 }
 
 Json read_json(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw system_error(cat("cannot read the vocabulary ", path), errno,
-                       {.remedy = "check the path and its permissions"});
-  }
+  const std::string text =
+      file_text(path, FileKind::tokenizer, {.remedy = "check the path and its permissions"});
   try {
-    return Json::parse(std::string(std::istreambuf_iterator(file), {}));
+    return Json::parse(text);
   } catch (const Error& error) {
     refuse(path, error.what());
   }
@@ -102,9 +97,7 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
                                               const std::vector<std::string>& texts) {
   std::unordered_map<std::string, int32_t> ids;
   for (size_t id = 0; id < texts.size(); ++id) ids.emplace(texts[id], static_cast<int32_t>(id));
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw system_error(cat("cannot read the merges ", path), errno);
+  std::istringstream file(file_text(path, FileKind::tokenizer));
   std::vector<BpeVocabulary::Merge> merges;
   uint32_t number = 0;
   for (std::string line; std::getline(file, line);) {
@@ -125,7 +118,6 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
     };
     merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
   }
-  if (file.bad()) throw system_error(cat("cannot read the merges ", path), errno);
   return merges;
 }
 

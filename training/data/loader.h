@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -77,7 +78,9 @@ Loader<Item>::Loader(Make make, uint64_t first, uint64_t end, int workers, int d
   }
   slots_.resize(static_cast<size_t>(depth));
   try {
-    for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
+    for (int i = 0; i < workers; ++i) {
+      workers_.push_back(start_thread("loading data", [this] { work(); }));
+    }
   } catch (...) {
     stop();
     throw;

@@ -323,7 +323,7 @@ std::optional<std::string> configured_end(const std::string& path) {
       std::filesystem::path(path).parent_path() / "tokenizer_config.json";
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error)) return std::nullopt;
-  const Json json = Json::parse(file_text(config));
+  const Json json = Json::parse(file_text(config, FileKind::tokenizer));
   const Json* token = given(json, "eos_token");
   if (token == nullptr) return std::nullopt;
   return token->is_string() ? token->get<std::string>() : token->at("content").get<std::string>();
@@ -346,7 +346,7 @@ std::optional<int32_t> find_end(const BpeDescription& description, const std::st
 
 BpeDescription read_tokenizer_json(const std::string& path) {
   try {
-    const Json json = Json::parse(file_text(path));
+    const Json json = Json::parse(file_text(path, FileKind::tokenizer));
     BpeDescription description = Reader(json).read();
     description.end_of_text = find_end(description, path);
     return description;

@@ -39,7 +39,7 @@ CsvFile::CsvFile(std::string path, std::vector<std::string> columns, bool goes_o
                        {.remedy = "name a file in a directory you may write"});
   }
   if (!goes_on_) return;
-  const std::string text = file_text(path_);
+  const std::string text = file_text(path_, FileKind::losses);
   goes_on_ = text.find('\n') != std::string::npos;
   if (!goes_on_ || text.starts_with(header_of(columns_) + '\n')) return;
   throw Error(
@@ -54,7 +54,7 @@ void CsvFile::begin() {
     return append(header_of(columns_));
   }
   // A process that was killed may have left half a line.
-  const size_t whole = file_text(path_).rfind('\n') + 1;
+  const size_t whole = file_text(path_, FileKind::losses).rfind('\n') + 1;
   std::filesystem::resize_file(path_, whole);
 }
 

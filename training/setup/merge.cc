@@ -55,7 +55,7 @@ void put(Json& into, const Json& object) {
 
 Json read_configuration_file(const std::string& path) {
   try {
-    Json all = Json::parse(file_text(path));
+    Json all = Json::parse(file_text(path, FileKind::configuration));
     if (all.is_object()) return all;
     throw Error(ErrorCode::invalid_argument, cat("an object is wanted, not ", all.words()));
   } catch (const Error& error) {

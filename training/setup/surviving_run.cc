@@ -17,8 +17,11 @@
 #include "base/reduce_op.h"
 #include "base/schema.h"
 #include "base/text.h"
+#include "training/checkpoint/lineage.h"
 #include "training/checkpoint/step_directory.h"
+#include "training/run_origin.h"
 #include "training/setup/settle.h"
+#include "training/texts.h"
 
 namespace tutti::training {
 namespace {
@@ -46,6 +49,8 @@ class SurvivingRun {
         survival_(survival),
         conduct_(conduct),
         first_size_(world_.size()),
+        own_number_(world_.rank()),
+        here_(static_cast<size_t>(first_size_), 1),
         size_before_(world_.size()) {
     options_.training.copies = std::make_shared<MemoryCopies>(survival_.copies);
     options_.training.copy_every = survival_.copy_every;
@@ -78,12 +83,15 @@ class SurvivingRun {
   };
   Deal deal() const;
   void keep_settled(const Deal& first);
+  void name_writer();
   int session();
   void has_begun();
   bool goes_on_after(const Error& error);
   Communicator survivors();
+  void note_losses();
   void find_state(const Error& error);
   bool go_on_from_directory(bool begun);
+  bool directory_is_newer();
   void require_progress(const Error& error, const Communicator& left, uint64_t step);
   void require_losses(const Error& error, const Communicator& left);
   [[noreturn]] void end(const Error& error);
@@ -95,8 +103,11 @@ class SurvivingRun {
   SurvivalOptions survival_;
   const Conduct& conduct_;
   int first_size_;
-  bool over_ = false;     // nobody can go on, although what is thrown may be a death
-  bool settled_ = false;  // options_ are what those of the first session come to
+  int own_number_;              // this rank's, in the first world
+  std::vector<uint64_t> here_;  // by such numbers: 1 where the rank is left
+  Continuation after_;          // why there is the next session
+  bool over_ = false;           // nobody can go on, although what is thrown may be a death
+  bool settled_ = false;        // options_ are what those of the first session come to
   bool goes_on_ = false;
   bool was_spare_ = false;
   bool saved_ = false;         // the run has a checkpoint of its own
@@ -145,6 +156,7 @@ void SurvivingRun::keep_settled(const Deal& first) {
   read.training.stop_requested = options_.training.stop_requested;
   read.training.copies = options_.training.copies;
   read.training.copy_every = options_.training.copy_every;
+  read.training.writers = options_.training.writers;
   read.mesh = options_.mesh;
   read.threads = options_.threads;
   read.training.overwrite = options_.training.overwrite;
@@ -153,7 +165,19 @@ void SurvivingRun::keep_settled(const Deal& first) {
   settled_ = true;
 }
 
+// Collective: all ranks learn the start's identity from rank 0, and note these members. A rank 0
+// that dies before others have the identity has not written yet: the next one may draw another.
+void SurvivingRun::name_writer() {
+  if (options_.training.checkpoint.empty()) return;
+  std::vector<Writer>& writers = options_.training.writers.writers;
+  const std::string start =
+      text_of_first(world_, writers.empty() ? new_run_identity() : writers.back().start);
+  const Writer writer = writer_of(world_, start);
+  if (writers.empty() || writers.back() != writer) writers.push_back(writer);
+}
+
 int SurvivingRun::session() {
+  name_writer();
   Deal deal = this->deal();
   if (!settled_) keep_settled(deal);
   std::vector<int> members(static_cast<size_t>(deal.ranks));
@@ -166,12 +190,15 @@ int SurvivingRun::session() {
   }
   Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
   Session session(active, deal.options, data_);
+  options_.training.writers.has_written = true;
   from_step_ = session.trainer().step();
   if (goes_on_) tell(session);
+  const Continuation after = after_;
   has_begun();
   try {
-    return conduct_(session, goes_on_);
+    return conduct_(session, goes_on_ ? &after : nullptr);
   } catch (...) {
+    after_.last_step = session.trainer().step();
     saved_ = saved_ || session.trainer().saves() > 0;
     throw;
   }
@@ -180,6 +207,7 @@ int SurvivingRun::session() {
 void SurvivingRun::has_begun() {
   options_.training.kept.reset();
   size_before_ = world_.size();
+  after_.lost_ranks.clear();
   happened_.clear();
   vain_tries_ = 0;
 }
@@ -216,6 +244,7 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   happened_ += cat(happened_.empty() ? "" : "; ", error.what());
   world_ = std::move(left);
   goes_on_ = true;
+  note_losses();
   find_state(error);
   return true;
 }
@@ -238,12 +267,30 @@ void SurvivingRun::end(const Error& error) {
   throw error;
 }
 
+// Spares do not know how far the others were.
+void SurvivingRun::note_losses() {
+  std::vector<uint64_t> told(here_.size() + 1);
+  told[static_cast<size_t>(own_number_)] = 1;
+  told.back() = after_.last_step;
+  world_.all_reduce(std::span<uint64_t>(told), ReduceOp::max);
+  after_.last_step = told.back();
+  told.pop_back();
+  for (int rank = 0; rank < first_size_; ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    if (here_[index] > told[index]) after_.lost_ranks.push_back(rank);
+  }
+  std::ranges::sort(after_.lost_ranks);
+  here_ = std::move(told);
+}
+
 void SurvivingRun::find_state(const Error& error) {
   TrainOptions& training = options_.training;
   const MemoryCopies::Found found = training.copies->find(world_, was_spare_);
   going_on_ = cat(world_.size(), " of ", size_before_, " ranks go on");
   training.kept = found.state;
   const bool has_steps = go_on_from_directory(found.begun);
+  // Nobody goes back behind what is published.
+  if (training.kept && has_steps && directory_is_newer()) training.kept.reset();
   if (training.kept) {
     going_on_ +=
         cat(" from the state after step ", training.kept->step(), ", which they have in memory");
@@ -263,10 +310,12 @@ void SurvivingRun::find_state(const Error& error) {
 bool SurvivingRun::go_on_from_directory(bool begun) {
   TrainOptions& training = options_.training;
   if (training.checkpoint.empty()) return false;
-  std::array<int32_t, 2> seen = {saved_ ? 1 : 0, 0};
+  bool& has_written = training.writers.has_written;
+  std::array<int32_t, 3> seen = {saved_ ? 1 : 0, 0, has_written ? 1 : 0};
   if (world_.rank() == 0) seen[1] = steps_in(training.checkpoint).empty() ? 0 : 1;
   world_.all_reduce(std::span<int32_t>(seen), ReduceOp::max);
   saved_ = seen[0] == 1;
+  has_written = seen[2] == 1;
   // Nobody else may have begun a run in this directory: a step that is there is its own, unless it
   // is one to overwrite.
   if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
@@ -274,6 +323,22 @@ bool SurvivingRun::go_on_from_directory(bool begun) {
   if (begun || options_.resume.empty()) options_.resume = kNewestStepOrNone;
   training.overwrite = false;
   return true;
+}
+
+// Collective: true if the newest whole step there is later than the state in memory.
+bool SurvivingRun::directory_is_newer() {
+  const TrainOptions& training = options_.training;
+  std::array<int32_t, 1> newer = {0};
+  if (world_.rank() == 0) {
+    const std::vector<int64_t> steps = steps_in(training.checkpoint);
+    const int64_t kept = training.kept->step();
+    if (!steps.empty() && steps.back() > kept) {
+      const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
+      newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
+    }
+  }
+  world_.all_reduce(std::span<int32_t>(newer), ReduceOp::max);
+  return newer[0] == 1;
 }
 
 void SurvivingRun::tell(const Session& session) const {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "collectives/communicator.h"
 #include "training/setup/data.h"
@@ -28,8 +29,14 @@ struct SurvivalOptions {
   int copies = 2;           // of each rank's part of the state: MemoryCopies
 };
 
-// What each rank that trains does with its session. `goes_on`: it is not the run's first.
-using Conduct = std::function<int(Session& session, bool goes_on)>;
+// The losses that made a run continue.
+struct Continuation {
+  std::vector<int> lost_ranks;  // since then, by their ranks in the job, ascending
+  uint64_t last_step = 0;       // that was done before they were lost
+};
+
+// The work of each rank that trains, in its session. `after`: null in the run's first one.
+using Conduct = std::function<int(Session& session, const Continuation* after)>;
 
 // Collective over `world`. A rank that alone is asked to stop (TrainOptions::stop_requested)
 // leaves, and returns 128 + the signal's number; the others go on without it. Returns what the

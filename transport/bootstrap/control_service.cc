@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/condition_wait.h"
 #include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/signals_blocked.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 
@@ -51,7 +53,7 @@ ControlService::ControlService(const Job& job)
   descriptors_.set_session_key(membership_.key);
   start_linking();
   const SignalsBlocked blocked;
-  thread_ = std::make_unique<std::thread>([this] { serve(); });
+  thread_ = std::make_unique<std::thread>(start_thread("the control channel", [this] { serve(); }));
 }
 
 ControlService::~ControlService() {
@@ -65,8 +67,8 @@ ControlService::~ControlService() {
 
 void ControlService::wait_until_linked() {
   std::unique_lock lock(mutex_);
-  const bool told =
-      linked_.wait_for(lock, init_timeout_, [this] { return all_linked_ || failure_.has_value(); });
+  const bool told = wait_for_condition(linked_, lock, Deadline::after(init_timeout_),
+                                       [this] { return all_linked_ || failure_.has_value(); });
   if (failure_) throw *failure_;
   if (!told) {
     throw Error(ErrorCode::bootstrap,
@@ -222,7 +224,8 @@ Fd ControlService::fetch(int rank, const std::string& name, const Deadline& dead
   require_own_process();
   Hello hello = make_hello(Purpose::descriptors);
   hello.to = rank;
-  return fetch_descriptor(peer(rank).unix_name, name, hello, membership_.key, describe(rank),
+  const auto death = [&] { return has_died(rank) ? deaths() : std::nullopt; };
+  return fetch_descriptor(peer(rank).unix_name, name, hello, membership_.key, describe(rank), death,
                           deadline);
 }
 

@@ -159,7 +159,7 @@ class ControlService final : public Control, private AgreementChannel {
 
   const pid_t pid_;
   const Clock::time_point started_ = Clock::now();
-  const std::chrono::milliseconds init_timeout_;
+  const std::chrono::nanoseconds init_timeout_;
   const std::string unix_name_;
   const bool encrypts_data_;
   DescriptorService descriptors_;

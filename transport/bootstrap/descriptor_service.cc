@@ -12,6 +12,7 @@
 
 #include "base/descriptor_limit.h"
 #include "base/error.h"
+#include "base/growing_pause.h"
 #include "base/text.h"
 #include "transport/bootstrap/frame.h"
 #include "transport/bootstrap/socket.h"
@@ -21,6 +22,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause{100};
+constexpr std::chrono::seconds kTimeToHear{2};
 
 // One byte that carries the descriptor; true if it went.
 bool send_descriptor(int socket, int fd) {
@@ -62,6 +64,15 @@ Fd receive_descriptor(int socket) {
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
   return Fd(fd);
+}
+
+// The owner's sockets close before the news of its death arrives: waits for that.
+[[noreturn]] void throw_death_or(const Error& error, const DeathOfOwner& death) {
+  const Deadline deadline = Deadline::after(kTimeToHear);
+  for (GrowingPause pause(kLongestPause); !deadline.passed(); pause.sleep()) {
+    if (const std::optional<Error> told = death()) throw Error(*told);
+  }
+  throw Error(error);
 }
 
 }  // namespace
@@ -114,7 +125,8 @@ void DescriptorService::serve(Request& request) {
 }
 
 Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
-                    const std::string& key, const std::string& whom, const Deadline& deadline) {
+                    const std::string& key, const std::string& whom, const DeathOfOwner& death,
+                    const Deadline& deadline) {
   const auto late = [&] {
     return Error(ErrorCode::timeout, cat(whom, " did not offer '", name, "' in time"),
                  {.cause = "that rank is stuck, slow, or makes other calls"});
@@ -129,11 +141,13 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     if (error == 0) stream = shake_hands(std::move(socket), hello, key, whom, deadline);
     if (stream) break;
     if (error != 0 && error != EAGAIN) {
-      throw Error(ErrorCode::connection_lost,
-                  cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
-                  {.cause = "that rank has ended, or the system keeps the two apart (a security "
-                            "module, a sandbox)",
-                   .remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
+      throw_death_or(
+          Error(ErrorCode::connection_lost,
+                cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
+                {.cause = "that rank has ended, or the system keeps the two apart (a security "
+                          "module, a sandbox)",
+                 .remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"}),
+          death);
     }
     if (deadline.passed()) throw late();
     std::this_thread::sleep_for(pause);  // its queue is full, or it had too many guests
@@ -144,8 +158,9 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
   if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
   Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
   if (!descriptor) {
-    throw Error(ErrorCode::connection_lost,
-                cat(whom, " ended before it gave '", name, "' to ", "rank ", hello.rank));
+    throw_death_or(Error(ErrorCode::connection_lost,
+                         cat(whom, " ended before it gave '", name, "' to ", "rank ", hello.rank)),
+                   death);
   }
   return descriptor;
 }

@@ -5,12 +5,15 @@
 // on offer yet waits for it.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/fd.h"
 #include "transport/bootstrap/acceptor.h"
 #include "transport/bootstrap/link.h"
@@ -47,8 +50,13 @@ class DescriptorService {
   std::map<std::string, Fd> offers_;
 };
 
-// The asking side. `hello` says who asks; `whom` is the owner for people. Throws Error.
+// The error that tells of the owner's death, once that is known.
+using DeathOfOwner = std::function<std::optional<Error>()>;
+
+// The asking side. `hello` says who asks; `whom` is the owner for people. Throws Error: where the
+// owner has ended, that of its death, if one is known soon.
 Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
-                    const std::string& key, const std::string& whom, const Deadline& deadline);
+                    const std::string& key, const std::string& whom, const DeathOfOwner& death,
+                    const Deadline& deadline);
 
 }  // namespace tutti::bootstrap

@@ -263,8 +263,7 @@ Job job_from_environment(const KnownJob& known) {
   const std::optional<FoundJob> found = find_rank(known, job);
   const Settings& all = settings();
   job.token = job_token();
-  job.init_timeout =
-      std::chrono::floor<std::chrono::milliseconds>(all.get_duration("TUTTI_INIT_TIMEOUT"));
+  job.init_timeout = all.get_duration("TUTTI_INIT_TIMEOUT");
   job.fanout =
       job_number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);
   job.spares = job_number("TUTTI_SPARES", all.get_string("TUTTI_SPARES"), 0, job.size - 1);

@@ -32,7 +32,7 @@ struct Job {
   int listen_fd = -1;
   // Pipe on which the launcher tells how ranks ended, else -1. Borrowed.
   int launcher_fd = -1;
-  std::chrono::milliseconds init_timeout{60000};
+  std::chrono::nanoseconds init_timeout = std::chrono::seconds(60);  // max(): for ever
   int fanout = 32;
   // Rank 0: first connections that it holds besides its children's. A rank beyond them is told to
   // wait at its own listener.

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "base/condition_wait.h"
 #include "base/text.h"
 #include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/peer_table.h"
@@ -84,7 +85,7 @@ void SoloControl::withdraw(const std::string& name) {
 Fd SoloControl::fetch(int rank, const std::string& name, const Deadline& deadline) {
   require_self(rank);
   std::unique_lock lock(mutex_);
-  if (!offered_.wait_for(lock, deadline.remaining(), [&] { return offers_.contains(name); })) {
+  if (!wait_for_condition(offered_, lock, deadline, [&] { return offers_.contains(name); })) {
     throw Error(ErrorCode::timeout, cat("nobody offered '", name, "' in time"));
   }
   return duplicate(offers_.at(name).get(), name);

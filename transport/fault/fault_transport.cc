@@ -17,7 +17,8 @@ namespace tutti {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds = {"kill", "stall", "truncate", "delay", "swap"};
+constexpr std::array<std::string_view, 6> kKinds = {"kill",  "stall", "truncate",
+                                                    "delay", "swap",  "abort"};
 
 template <typename Number>
 bool read_number(const std::string& digits, Number& value) {
@@ -36,10 +37,9 @@ Fault parse_fault(std::string_view text) {
       (wanted == 3 || read_number(parts[3], fault.milliseconds))) {
     return fault;
   }
-  throw Error(
-      ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
-      {.remedy = "write kill, stall, truncate or swap, a rank and a message, as in kill:1:5, "
-                 "or delay and milliseconds as well, as in delay:1:5:100"});
+  throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
+              {.remedy = "write kill, stall, truncate, swap or abort, a rank and a message, as in "
+                         "kill:1:5, or delay and milliseconds as well, as in delay:1:5:100"});
 }
 
 // For whoever wants to know whether a fault was met at all.
@@ -120,6 +120,10 @@ bool FaultTransport::strike(MessageHeader& header) {
       return true;
     case FaultKind::swap:
       faults_.swap_next(*fault);
+      return true;
+    case FaultKind::abort:
+      tell(*fault);
+      abort_();
       return true;
     case FaultKind::delay:
       return true;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@ enum class FaultKind : uint8_t {
   truncate,  // the message arrives with half of its payload
   delay,     // the rank stands still for a while after the message
   swap,      // two words of the next payload over TCP change places after it was hashed
+  abort,     // the rank aborts the communicator, and then sends the message
 };
 
 struct Fault {
@@ -62,9 +64,9 @@ class Faults {
 
 class FaultTransport final : public Transport {
  public:
-  // `faults` must outlive this.
-  FaultTransport(std::unique_ptr<Transport> inner, Faults& faults)
-      : inner_(std::move(inner)), faults_(faults) {}
+  // `faults` must outlive this. `abort`: aborts the communicator.
+  FaultTransport(std::unique_ptr<Transport> inner, Faults& faults, std::function<void()> abort)
+      : inner_(std::move(inner)), faults_(faults), abort_(std::move(abort)) {}
 
   int lanes() const override { return inner_->lanes(); }
   size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
@@ -105,6 +107,7 @@ class FaultTransport final : public Transport {
 
   const std::unique_ptr<Transport> inner_;
   Faults& faults_;
+  const std::function<void()> abort_;
 };
 
 }  // namespace tutti

@@ -111,7 +111,7 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
   if (any_shm_ && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
   transport_ = route(std::move(near), local, std::move(far), members_.size());
   if (Faults& faults = endpoint_.faults(); !faults.empty()) {
-    transport_ = std::make_unique<FaultTransport>(std::move(transport_), faults);
+    transport_ = std::make_unique<FaultTransport>(std::move(transport_), faults, events_.abort);
   }
 }
 

@@ -39,6 +39,8 @@ class Paths {
     std::function<void(int peer, const std::string& text)> corrupted;
     // What `peer` has lent cannot be read, and never will be; `error` is the system's.
     std::function<void(int peer, int error)> unreadable;
+    // TUTTI_FAULT has this rank abort the communicator.
+    std::function<void()> abort;
   };
 
   // Collective among `members` (world ranks), of which this is number `rank`; two or more. `id` is

@@ -260,6 +260,15 @@ TEST_F(Chaos, PassesABenchWhoseWordsChangePlaces) {
   EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
+// In the middle of one, too: whoever waits for the rank that has aborted hears of that at once.
+TEST_F(Chaos, PassesSplitsThatAreAborted) {
+  const std::string splits = std::filesystem::absolute("tests/tools/cli/splits");
+  const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
+                              {tutti(), "run", "-n", "3", "--", splits, "100"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +0 +8 "));
+}
+
 // At messages: there are none before all have found each other, from when on deaths are survived.
 TEST_F(Chaos, PassesATraining) {
   const std::string plan = R"({"trials":[

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -50,6 +52,27 @@ class Survivors : public Cli {
     return std::filesystem::exists(path(file)) ? std::ranges::count(read(path(file)), '\n') : 0;
   }
 
+  // The line that a run writes when it continues: it names this rank, and the next step follows it.
+  void expect_one_loss(const std::string& file, int rank) const {
+    int events = 0, last = 0;
+    std::optional<int> from;
+    for (const std::string& line : split(read(path(file)), '\n')) {
+      const Json object = Json::parse(line);
+      if (object.contains("lost_ranks")) {
+        ++events;
+        from = object["continues_from"].get<int>();
+        EXPECT_EQ(object["lost_ranks"], Json({rank}));
+        EXPECT_LE(*from, last);
+        // The rank that writes it may have died before it could tell the others.
+        EXPECT_GE(object["lost_after_step"].get<int>(), *from);
+      } else if (object.contains("step")) {
+        last = object["step"].get<int>();
+        if (from) EXPECT_EQ(last, *std::exchange(from, std::nullopt) + 1);
+      }
+    }
+    EXPECT_EQ(events, 1);
+  }
+
   void expect_the_same(const std::map<int, double>& losses,
                        const std::map<int, double>& undisturbed) const {
     ASSERT_THAT(losses, SizeIs(kSteps));
@@ -77,6 +100,7 @@ TEST_F(Survivors, TrainOn) {
       Words more = {"--ranks", "4", "--min-ranks", "2"};
       more.insert(more.end(), layout.begin(), layout.end());
       SCOPED_TRACE(cat(::testing::PrintToString(layout), " kill:", death));
+      std::filesystem::remove(path("losses"));  // a run whose rank 0 dies at once adds to it
       const Result result = run(training(more, "losses"), {{"TUTTI_FAULT", "kill:" + death}});
       ASSERT_EQ(result.code, 0) << result.err;
       EXPECT_THAT(
@@ -84,6 +108,7 @@ TEST_F(Survivors, TrainOn) {
           AllOf(HasSubstr(cat("rank ", death[0], " (")), HasSubstr("was killed by signal 9"),
                 HasSubstr("3 of 4 ranks go on"), HasSubstr("none is lost or repeated")));
       expect_the_same(losses("losses"), undisturbed);
+      expect_one_loss("losses", death[0] - '0');
     }
   }
 }
@@ -108,6 +133,28 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   const std::map<int, double> found = losses("losses");
   ASSERT_THAT(found, SizeIs(kMany));
   for (const auto& [step, loss] : losses("undisturbed")) EXPECT_NEAR(found.at(step), loss, 1e-4);
+}
+
+// The state in memory is that of the beginning.
+TEST_F(Survivors, GoOnFromAPublishedStepThatIsNewer) {
+  Words more = {"--ranks",      "3",    "--min-ranks",        "2",  "--steps",      "300",
+                "--copy-every", "1000", "--checkpoint-every", "10", "--checkpoint", path("run")};
+  Process job = start(training(more, "losses"));
+  ASSERT_THAT(job.read_lines(4), SizeIs(4)) << "some tenths are done";
+  ::kill(process_of_rank(0), SIGKILL);
+  const Result result = job.finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 of 3 ranks go on from the last checkpoint"));
+  EXPECT_THAT(losses("losses"), SizeIs(300));
+  bool told = false;
+  for (const std::string& line : split(read(path("losses")), '\n')) {
+    const Json object = Json::parse(line);
+    if (!object.contains("continues_from")) continue;
+    told = true;
+    EXPECT_GE(object["continues_from"].get<int>(), 80);
+    EXPECT_EQ(object["continues_from"].get<int>() % 10, 0);
+  }
+  EXPECT_TRUE(told);
 }
 
 // The second one dies while the others take over what the first had, or keep their first states

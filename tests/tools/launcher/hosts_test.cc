@@ -71,6 +71,21 @@ TEST_F(Hosts, AllReachTheSocketOfTheFirst) {
   EXPECT_THAT(result.out, HasSubstr("[0] socket:"));
 }
 
+// Its agent is killed before its rank has said anything; the other one ends once that is so.
+TEST_F(Hosts, OneThatIsLostInSilenceIsDoneWithout) {
+  const std::string file = shell_ + ".agent";
+  const Result result =
+      start(2, "a,b",
+            cat("if [ $RANK = 1 ]; then echo $PPID > ", file, ".new; mv ", file, ".new ", file,
+                "; kill -9 $PPID; exec sleep 100; fi; until [ -e ", file,
+                " ]; do :; done; while kill -0 $(cat ", file, ") 2> /dev/null; do :; done"),
+            {{"LAUNCHER_MIN_RANKS", "1"}})
+          .finish();
+  ::unlink(file.c_str());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, ContainsRegex("lost host b: .*; the others (go on|had ended well)"));
+}
+
 TEST_F(Hosts, TheTokenIsOnNoCommandLine) {
   const Result result =
       start(2, "a,b", "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo \"token $TUTTI_TOKEN\"")

@@ -1,5 +1,5 @@
 // The smallest program with a launcher: `launcher_main N HOSTS|- PREFIX(0|1) PROGRAM ...`, and
-// `agent`.
+// `agent`. LAUNCHER_MIN_RANKS in its environment: so many ranks are enough to go on.
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   options.ranks = std::atoi(argv[1]);
   if (std::string_view(argv[2]) != "-") options.hosts = tool::parse_hosts(split(argv[2], ','));
   options.prefix_lines = argv[3][0] == '1';
+  if (const char* least = std::getenv("LAUNCHER_MIN_RANKS")) options.min_ranks = std::atoi(least);
   options.command.assign(argv + 4, argv + argc);
   try {
     return tool::launch(options);

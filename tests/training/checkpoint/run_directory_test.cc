@@ -313,6 +313,7 @@ void forget_the_run(const std::string& folder) {
   const std::string text = read_bytes(file);
   Json root = Json::parse("{" + text.substr(text.find('\n')));
   root.erase("run");
+  root.erase("fence");
   const std::string rest = root.dump(1).substr(1) + "\n";
   write_bytes(file,
               cat("{\"xxh3_64\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n", rest));

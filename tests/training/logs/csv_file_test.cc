@@ -23,33 +23,34 @@ TEST_F(CsvFileTest, NamesThenNumbers) {
   file.write({1, {{"lr", 0.1}, {"loss", 2.5}}});
   file.write({2, {{"loss", std::numeric_limits<double>::quiet_NaN()}}});
   file.write({3, {{"loss", 1e-300}}});
-  EXPECT_EQ(file_text(path("a.csv")), "step,loss,lr\n1,2.5,0.1\n2,,\n3,1e-300,\n");
+  EXPECT_EQ(file_text(path("a.csv"), FileKind::losses),
+            "step,loss,lr\n1,2.5,0.1\n2,,\n3,1e-300,\n");
 }
 
 TEST_F(CsvFileTest, ANewRunBeginsAnewWithItsFirstLine) {
   write("a.csv", "step,loss,lr\n1,2,3\n");
   CsvFile file(path("a.csv"), columns_, false);
-  EXPECT_EQ(file_text(path("a.csv")), "step,loss,lr\n1,2,3\n");
+  EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,2,3\n");
   file.write({1, {{"loss", 4}}});
-  EXPECT_EQ(file_text(path("a.csv")), "step,loss,lr\n1,4,\n");
+  EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,4,\n");
 }
 
 TEST_F(CsvFileTest, ARunThatGoesOnAddsAfterTheLastWholeLine) {
   write("a.csv", "step,loss,lr\n1,2,3\n2,0.");
   CsvFile file(path("a.csv"), columns_, true);
   file.write({2, {{"loss", 4}}});
-  EXPECT_EQ(file_text(path("a.csv")), "step,loss,lr\n1,2,3\n2,4,\n");
+  EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,2,3\n2,4,\n");
   // Where nothing is yet, there are the names first.
   CsvFile other(path("b.csv"), columns_, true);
   other.write({5, {{"lr", 1}}});
-  EXPECT_EQ(file_text(path("b.csv")), "step,loss,lr\n5,,1\n");
+  EXPECT_EQ(file_text(path("b.csv"), FileKind::losses), "step,loss,lr\n5,,1\n");
 }
 
 TEST_F(CsvFileTest, WhatHasOtherColumnsIsLeftAlone) {
   write("a.csv", "step,accuracy\n1,2\n");
   EXPECT_THAT(error_of([&] { CsvFile(path("a.csv"), columns_, true); }),
               HasSubstr("other columns"));
-  EXPECT_EQ(file_text(path("a.csv")), "step,accuracy\n1,2\n");
+  EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,accuracy\n1,2\n");
 }
 
 TEST_F(CsvFileTest, AFileThatCannotBeWritten) {

@@ -172,6 +172,22 @@ TEST_P(DeathTest, IsExplainedByTheLauncher) {
   }
 }
 
+// It dies after the ranks have found each other, and before it has made what rank 1 asks it for.
+TEST_P(DeathTest, IsWhatWhoeverAsksForAnOfferHears) {
+  const auto ask = [](Control& control, const Pipe& report, const Pipe& orders) {
+    report.write("ready\n");
+    orders.read_line();
+    control.fetch(0, "region", Deadline::after(kPatience));
+  };
+  Processes job(2, GetParam(), false, ask);
+  job.wait_until_all_are_there();
+  ::kill(job.pid(0), SIGKILL);
+  ASSERT_EQ(WTERMSIG(job.reap(0)), SIGKILL);
+  job.order(1);
+  EXPECT_THAT(job.line_from(1), AllOf(HasSubstr("threw: "), HasSubstr("rank 0 ("),
+                                      HasSubstr("vanished: its connection broke")));
+}
+
 // Rank 2 and rank 3 share a communicator of their own, and rank 2 ends because rank 1 has died:
 // rank 3 hears of the cause. Without rank 0, all links are gone where the tree is flat.
 TEST_P(DeathTest, IsTheCauseOfWhatFollows) {

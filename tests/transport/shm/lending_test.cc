@@ -227,7 +227,7 @@ TEST_F(Lending, FaultsStrikeLentMessagesToo) {
     EXPECT_TRUE(ranks_[1]->release(0, 0));
   };
   Faults faults(parse_faults("truncate:0:2,delay:0:3:1,kill:1:1"), 0);
-  FaultTransport truncates(std::move(ranks_[0]), faults);
+  FaultTransport truncates(std::move(ranks_[0]), faults, [] {});
   EXPECT_TRUE(truncates.can_lend(kReader, {data, kBytes}));
   const int first = lend(truncates);
   ASSERT_GE(first, 0);
@@ -242,7 +242,7 @@ TEST_F(Lending, FaultsStrikeLentMessagesToo) {
 TEST_F(Lending, AStalledRankLendsNothingMore) {
   std::byte* const data = heap_.allocate(kBytes);
   Faults faults(parse_faults("stall:0:1"), 0);
-  FaultTransport stalls(std::move(ranks_[0]), faults);
+  FaultTransport stalls(std::move(ranks_[0]), faults, [] {});
   EXPECT_LT(stalls.lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
   EXPECT_LT(stalls.lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
   EXPECT_EQ(ranks_[1]->front(0, 0), nullptr);

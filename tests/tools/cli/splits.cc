@@ -1,0 +1,31 @@
+// Splits the job's communicator again and again, and checks that each part works: what chaos_test
+// aborts in the middle.
+//
+//   splits COUNT
+//
+// After an error it ends at once, as programs in C do.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "collectives/communicator.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  tutti::Communicator world;
+  try {
+    world = tutti::Communicator::init();
+    for (int i = 0; i < std::atoi(argv[1]); ++i) {
+      tutti::Communicator part = world.split(i % 2 == 0 ? 0 : world.rank() % 2);
+      std::vector<int32_t> ranks = {1};
+      part.all_reduce(std::span(ranks));
+      if (ranks[0] != part.size()) return 1;
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::exit(1);
+  }
+}

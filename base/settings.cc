@@ -126,7 +126,7 @@ constexpr std::array kSettings = {
                 "under an MPI program: rank 0 shows at MPI_Finalize which calls Tutti took, which "
                 "it left to the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
-                "instruction set of the reduction kernels"},
+                "instruction set of the kernels, ours and oneDNN's"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,
                 "where on its host the launcher placed this rank: numa:N,cache:N"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,

@@ -108,11 +108,13 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op) {
   return reduce_kernel(type, op, selected_kernels());
 }
 
-void divide_by(void* data, size_t count, DType type, int ranks, InstructionSet set) {
-  kernels_of(set).divide(type)(data, count, ranks);
+void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
+          Formats formats, InstructionSet set) {
+  kernels_of(set).mean(type)(dst, a, b, count, ranks, formats);
 }
-void divide_by(void* data, size_t count, DType type, int ranks) {
-  selected_kernels().divide(type)(data, count, ranks);
+void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
+          Formats formats) {
+  selected_kernels().mean(type)(dst, a, b, count, ranks, formats);
 }
 
 void widen(void* accumulators, const void* elements, size_t count, DType type, InstructionSet set) {

@@ -13,7 +13,7 @@
 //   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
 //   minloc, maxloc  as min and max, with -0 equal to 0; of equal values, or two NaNs, the pair with
 //                   the lower index
-//   avg             adds; whoever has the whole sum calls divide_by() at the end
+//   avg             adds; whoever combines, or has, the whole sum calls mean() for it
 //   premul_sum      adds; whoever has an input calls scale() first
 #pragma once
 
@@ -43,9 +43,13 @@ using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t co
 // caller's own function.
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
 
-// data[i] /= ranks. 16- and 8-bit floats are divided in float and rounded once; integers truncate
-// towards zero. Not for pairs. Data needs no alignment; ranks is at least 1.
-void divide_by(void* data, size_t count, DType type, int ranks);
+// dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks where b is null: elements, of sums in either
+// format. 16- and 8-bit floats are added and divided in float and rounded once; where a sum of two
+// floats overflows, though neither has, half of it is divided, so the mean of finite values is
+// finite. Integers wrap around, and truncate towards zero. Not for pairs. Pointers are as for
+// ReduceKernel; ranks is at least 1, with b at least 2.
+void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
+          Formats formats = {});
 
 // Between elements and their accumulators, for types that have others (accumulator_of); rounded as
 // in base/half.h. Pointers need no alignment.
@@ -75,7 +79,8 @@ InstructionSet selected_instruction_set();
 
 // As above, for one set; it must be available.
 ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set);
-void divide_by(void* data, size_t count, DType type, int ranks, InstructionSet set);
+void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
+          Formats formats, InstructionSet set);
 void widen(void* accumulators, const void* elements, size_t count, DType type, InstructionSet set);
 void narrow(void* elements, const void* accumulators, size_t count, DType type, InstructionSet set);
 void scale(void* dst, const void* src, size_t count, DType type, double factor, InstructionSet set);

@@ -138,7 +138,7 @@ constexpr std::array kSettings = {
                 "under an MPI program: rank 0 shows at MPI_Finalize which calls Tutti took, which "
                 "it left to the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
-                "instruction set of the reduction kernels"},
+                "instruction set of the kernels, ours and oneDNN's"},
     SettingInfo{"TUTTI_FIRST_CALL", SettingType::integer, "1", "1..", true, true,
                 "number of a communicator's first call, for tests of the last numbers"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,

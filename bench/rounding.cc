@@ -92,12 +92,13 @@ class CanonicalTree {
   // The elements that ranks 0 to combined - 1 give.
   void write(int combined, void* elements) const {
     const std::vector<std::byte> result = combine(0, combined);
-    if (widens_) {
+    if (op_ == ReduceOp::avg) {
+      mean(elements, result.data(), nullptr, count_, dtype_, combined, {.a = widens_});
+    } else if (widens_) {
       narrow(elements, result.data(), count_, dtype_);
     } else {
       std::memcpy(elements, result.data(), result.size());
     }
-    if (op_ == ReduceOp::avg) divide_by(elements, count_, dtype_, combined);
   }
 
  private:

@@ -8,14 +8,15 @@
 namespace tutti::kernels {
 
 using Reduce = ReduceKernel;
-using Divide = void (*)(void* data, size_t count, int ranks);
+using MeanKernel = void (*)(void* dst, const void* a, const void* b, size_t count, int ranks,
+                            Formats formats);
 using Convert = void (*)(void* to, const void* from, size_t count);
 using Scale = void (*)(void* dst, const void* src, size_t count, double factor);
 
 // Null where the operation does not exist for the type. avg and premul_sum are sum.
 struct Kernels {
   Reduce (*reduce)(DType type, ReduceOp op);
-  Divide (*divide)(DType type);
+  MeanKernel (*mean)(DType type);
   Convert (*widen)(DType type);
   Convert (*narrow)(DType type);
   Scale (*scale)(DType type);

@@ -101,6 +101,33 @@ struct Xor {
   }
 };
 
+// The mean of `ranks` >= 2 values, of which some add up to a and the others to b. Where a + b
+// overflows, though neither has, half of it is divided: the mean of finite values is finite.
+struct Mean {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b, int ranks) {
+    const typename E::Value sum = Sum::apply<E>(a, b);
+    if constexpr (E::kBitwise) {
+      return apply<E>(sum, ranks);
+    } else {
+      const typename E::Value half = a / 2 + b / 2;
+      const bool overflows = (sum - sum != 0) & (half - half == 0);  // x - x is 0 or NaN
+      const typename E::Value mean = apply<E>(overflows ? half : sum, ranks);
+      return overflows ? mean + mean : mean;
+    }
+  }
+  // Of their sum.
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value sum, int ranks) {
+    using Value = typename E::Value;
+    if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // ranks may not fit
+      return static_cast<Value>(sum / ranks);
+    } else {
+      return sum / static_cast<Value>(ranks);
+    }
+  }
+};
+
 // --- pairs of a value and an index ---
 
 template <typename V, typename I>

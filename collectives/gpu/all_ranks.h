@@ -21,10 +21,44 @@ struct AllRanks {
   bool divides = false;
 };
 
-template <typename E, typename Block>
-TUTTI_DEVICE Vector finished(Block& block, const AllRanks& all, Pack<E> sum) {
-  if (all.divides) sum = divided<E>(sum, block.launch.combined);
-  return narrow<E>(sum);
+// --- rank by rank ---
+
+template <bool kFast>
+TUTTI_DEVICE Access access_at(std::byte* at) {
+  return {.at = at, .unit = kFast ? Unit::vectors : unit_of(at)};
+}
+
+// The result for what lies `at` bytes behind the part's start.
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE Pack<E> combined_inputs(Block& block, const AllRanks& all, uint64_t at,
+                                     uint32_t bytes) {
+  constexpr int kHeld = 4;  // loads under way
+  const LentBuffer& inputs = block.launch.lent.input;
+  const int32_t ranks = block.launch.ranks;
+  Pack<E> sum{};
+  for (int32_t first = 0; first < ranks; first += kHeld) {
+    Array<Vector, kHeld> held;
+    TUTTI_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + i >= ranks) continue;
+      held.at[i] =
+          read<kFast>(block, access_at<kFast>(inputs.of(first + i) + all.from + at), 0, bytes);
+    }
+    TUTTI_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + i >= ranks) continue;
+      const Pack<E> next = widen<E>(held.at[i]);
+      const auto op = static_cast<ReduceOp>(block.launch.op);
+      if (first + i == 0) {
+        sum = next;
+      } else if (all.divides && first + i == ranks - 1) {
+        sum = mean<E>(sum, next, block.launch.combined);
+      } else {
+        sum = combine<E>(op, sum, next);
+      }
+    }
+  }
+  return sum;
 }
 
 // --- by the switch ---
@@ -39,6 +73,23 @@ TUTTI_DEVICE bool goes_by_switch(const Block& block, const DeviceStep& step, con
   if (!has_addresses || unit_of(lent.multicast_input + all.from) != Unit::vectors) return false;
   const std::byte* const to = all.dst != nullptr ? all.dst : lent.multicast_output + all.to;
   return unit_of(to) == Unit::vectors;
+}
+
+template <typename E>
+TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
+  bool finite = true;
+  TUTTI_UNROLL
+  for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;  // else NaN
+  return finite;
+}
+
+// The switch rounds its sums to elements: what overflows is added up rank by rank.
+template <typename E, typename Block>
+TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t at,
+                                   const Vector& added) {
+  const Pack<E> sum = widen<E>(added);
+  return narrow<E>(all_finite<E>(sum) ? mean<E>(sum, block.launch.combined)
+                                      : combined_inputs<E, true>(block, all, at, sizeof(Vector)));
 }
 
 // Whole vectors from `begin` to `end`, four under way at a time.
@@ -61,7 +112,7 @@ TUTTI_DEVICE void add_by_switch(Block& block, const AllRanks& all, uint64_t begi
       const uint64_t at = first + i * stride;
       if (at >= end) continue;
       Vector result = held.at[i];
-      if (all.divides) result = finished<E>(block, all, widen<E>(result));
+      if (all.divides) result = mean_of_switch<E>(block, all, at * sizeof(Vector), result);
       if (all.dst != nullptr) {
         *reinterpret_cast<Vector*>(all.dst + at * sizeof(Vector)) = result;
       } else {
@@ -70,37 +121,6 @@ TUTTI_DEVICE void add_by_switch(Block& block, const AllRanks& all, uint64_t begi
     }
   }
   block.thread.fence_aliases();
-}
-
-// --- rank by rank ---
-
-template <bool kFast>
-TUTTI_DEVICE Access access_at(std::byte* at) {
-  return {.at = at, .unit = kFast ? Unit::vectors : unit_of(at)};
-}
-
-template <typename E, bool kFast, typename Block>
-TUTTI_DEVICE Pack<E> combined_inputs(Block& block, uint64_t offset, uint32_t bytes) {
-  constexpr int kHeld = 4;  // loads under way
-  const LentBuffer& inputs = block.launch.lent.input;
-  const int32_t ranks = block.launch.ranks;
-  Pack<E> sum{};
-  for (int32_t first = 0; first < ranks; first += kHeld) {
-    Array<Vector, kHeld> held;
-    TUTTI_UNROLL
-    for (int i = 0; i < kHeld; ++i) {
-      if (first + i >= ranks) continue;
-      held.at[i] = read<kFast>(block, access_at<kFast>(inputs.of(first + i) + offset), 0, bytes);
-    }
-    TUTTI_UNROLL
-    for (int i = 0; i < kHeld; ++i) {
-      if (first + i >= ranks) continue;
-      const Pack<E> next = widen<E>(held.at[i]);
-      const auto op = static_cast<ReduceOp>(block.launch.op);
-      sum = first + i == 0 ? next : combine<E>(op, sum, next);
-    }
-  }
-  return sum;
 }
 
 // Whether all ranks' memory can be touched vector by vector there.
@@ -123,8 +143,7 @@ TUTTI_DEVICE void add_by_ranks(Block& block, const AllRanks& all, uint64_t begin
     const uint64_t at = pack * sizeof(Vector);
     const uint32_t bytes =
         kFast ? sizeof(Vector) : elements_in<E>(pack, all.count) * sizeof(typename E::Stored);
-    const Vector result =
-        finished<E>(block, all, combined_inputs<E, kFast>(block, all.from + at, bytes));
+    const Vector result = narrow<E>(combined_inputs<E, kFast>(block, all, at, bytes));
     if (all.dst != nullptr) {
       write<kFast>(block, access_at<kFast>(all.dst + at), 0, result, bytes);
       continue;

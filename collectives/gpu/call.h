@@ -125,7 +125,7 @@ struct DeviceStep {
   int32_t sends = -1;      // the port that a message goes to; -1: none
   uint32_t first_part = 0;
   uint32_t parts = 0;
-  bool divides = false;  // results are rounded to elements and divided by Launch::combined
+  bool divides = false;  // results are divided by Launch::combined, and rounded to elements
   bool sends_widened = false;
   int32_t lend = -1;  // the number of what it sends, where that is lent; -1: it is not
   uint32_t first_awaited = 0;

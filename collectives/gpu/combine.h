@@ -92,8 +92,11 @@ TUTTI_DEVICE void finish_pack(Block& block, const Run& run, uint64_t pack, const
                               const Pack<E>& b, uint32_t count) {
   const Launch& launch = block.launch;
   Pack<E> result = a;
-  if (run.b.at != nullptr) result = combine<E>(static_cast<ReduceOp>(launch.op), a, b);
-  if (run.divides) result = divided<E>(result, launch.combined);
+  if (run.divides) {
+    result = run.b.at != nullptr ? mean<E>(a, b, launch.combined) : mean<E>(a, launch.combined);
+  } else if (run.b.at != nullptr) {
+    result = combine<E>(static_cast<ReduceOp>(launch.op), a, b);
+  }
   store<E, kFast>(block, run.dst, pack, count, result);
   store<E, kFast>(block, run.message, pack, count, result);
 }

@@ -155,21 +155,23 @@ TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   }
 }
 
-// As divide_by() of base/reduce.h, of what was rounded to an element.
+// As mean() of base/reduce.h, of the sum, or of two parts of it.
 template <typename E>
-TUTTI_DEVICE Pack<E> divided(const Pack<E>& pack, int ranks) {
+TUTTI_DEVICE Pack<E> mean(const Pack<E>& sum, int ranks) {
   if constexpr (kIsPair<E>) {
-    return pack;
+    return sum;
   } else {
-    using Value = typename E::Value;
-    const Pack<E> whole = rounded<E>(pack);
-    return for_each<E>(whole, whole, [ranks](auto x, auto) -> Value {
-      if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // ranks may not fit
-        return static_cast<Value>(x / ranks);
-      } else {
-        return x / static_cast<Value>(ranks);
-      }
-    });
+    return for_each<E>(
+        sum, sum, [ranks](auto x, auto) { return kernels::Mean::template apply<E>(x, ranks); });
+  }
+}
+template <typename E>
+TUTTI_DEVICE Pack<E> mean(const Pack<E>& a, const Pack<E>& b, int ranks) {
+  if constexpr (kIsPair<E>) {
+    return a;
+  } else {
+    return for_each<E>(
+        a, b, [ranks](auto x, auto y) { return kernels::Mean::template apply<E>(x, y, ranks); });
   }
 }
 

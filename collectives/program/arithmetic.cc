@@ -56,10 +56,29 @@ bool takes_means(const Step& step) {
   return step.kind == StepKind::copy && std::ranges::any_of(step.src, is_output);
 }
 
-// Only an all-reduce has the same result everywhere.
+// Divides what steps complete in scratch, and send as elements.
+void divide_in_scratch(Program& program) {
+  std::vector<Step*> writers(static_cast<size_t>(program.scratch_chunks), nullptr);
+  for (Step& step : program.steps) {
+    if (step.kind == StepKind::send && step.wire == Wire::element) {
+      for_each_chunk(step.src, [&](Space space, int32_t chunk) {
+        Step* const writer =
+            space == Space::scratch ? writers[static_cast<size_t>(chunk)] : nullptr;
+        if (writer != nullptr && writer->kind != StepKind::recv) writer->divides = true;
+      });
+    }
+    for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
+      if (space == Space::scratch) writers[static_cast<size_t>(chunk)] = &step;
+    });
+  }
+}
+
+// Only an all-reduce has the same result everywhere, and a reduce has one.
 Program with_means(Means means, Collective collective, const Shape& shape, Program program) {
   const std::vector<End> ends = ends_of(collective, shape, program);
-  const bool shared = means == Means::shared && collective == Collective::all_reduce;
+  const bool completed = means == Means::completed && collective == Collective::reduce;
+  const bool shared = (means == Means::shared && collective == Collective::all_reduce) || completed;
+  if (completed) divide_in_scratch(program);
   const size_t steps = program.steps.size();
   for (size_t i = 0; i < steps; ++i) {
     Step& step = program.steps[i];
@@ -76,7 +95,7 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
     });
     if (last.empty()) continue;
     if (shared) {
-      step.divides = all_last && !takes_means(step);
+      step.divides |= all_last && !takes_means(step);
     } else if (all_last && !any_read) {
       step.divides = true;
     } else {

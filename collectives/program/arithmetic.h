@@ -25,6 +25,9 @@ enum class Means : uint8_t {
   // step to write it, unless that receives elements or copies from the output, which are divided
   // already.
   shared,
+  // The same in a reduce, where each rank completes a part of the root's result in scratch: what is
+  // sent from scratch as elements is complete. (Partial sums travel unrounded.)
+  completed,
 };
 
 // scaled: every step that reads an input chunk scales it.

@@ -68,8 +68,7 @@ Expressions::Id Expressions::marked(Id id, Id mark) {
 }
 
 bool Expressions::is_canonical(Id id, int32_t ranks) const {
-  if (is_mean(id)) id = nodes_[id].left;
-  const bool is_rounded = nodes_[id].left != kNothing && nodes_[id].right == kNothing;
+  const bool is_rounded = is_mean(id) || has_mark(id, kNothing);
   const Node& tree = nodes_[is_rounded ? nodes_[id].left : id];
   return tree.first == 0 && tree.last == ranks && (is_rounded || ranks == 1);
 }

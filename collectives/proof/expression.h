@@ -28,15 +28,15 @@ class Expressions {
   Id combine(Id left, Id right);
   // An input, and what is rounded already, stay what they are.
   Id rounded(Id id);
-  // Divided, and rounded once with what it is the mean of.
+  // Divided, and then rounded to an element.
   Id mean(Id id);
   bool is_mean(Id id) const { return has_mark(id, kMean); }
   // An input that must not be used before it is scaled; what it is when it has been.
   Id unscaled(Id leaf);
   bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
   Id scaled(Id id) const { return nodes_[id].left; }
-  // Whether it (or what it is the mean of) is the canonical tree over ranks 0 to ranks - 1, rounded
-  // at its end only.
+  // Whether it is the canonical tree over ranks 0 to ranks - 1, or its mean, rounded at its end
+  // only.
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }

@@ -190,11 +190,11 @@ void SymbolicRun::write(int32_t rank, int32_t number, const RangeList& ranges,
   size_t i = 0;
   for_each_chunk(ranges, [&](Space space, int32_t chunk) {
     Id value = values[i++];
-    if (space == Space::output) value = expressions_.rounded(value);
     if (divides) {
       if (expressions_.is_mean(value)) refuse(rank, number, "divides what is divided already");
       value = expressions_.mean(value);
     }
+    if (space == Space::output) value = expressions_.rounded(value);
     self.cells[self.index(space, chunk)] = {.value = value, .writer = number};
   });
 }

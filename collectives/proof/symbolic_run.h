@@ -75,7 +75,7 @@ class SymbolicRun {
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);
   // What is in a chunk of the input, once the step has scaled it.
   Id scaled(int32_t rank, int32_t number, Id value) const;
-  // Output holds elements: what is written to it is rounded, and divided where the step divides.
+  // Output holds elements: what is written to it is divided where the step divides, and rounded.
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);

@@ -38,15 +38,13 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
   return signature;
 }
 
-// How many ranks' inputs the result on `rank` combines; 0: there is no result.
+// How many ranks' inputs a result that `rank` has, or completes for another, combines.
 int combined_ranks(const Request& request, int rank, int size) {
   switch (request.collective) {
     case Collective::scan:
       return rank + 1;
     case Collective::exscan:
       return rank;
-    case Collective::reduce:
-      return rank == request.root ? size : 0;
     default:
       return size;
   }
@@ -88,7 +86,9 @@ CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm*
   compiled.combined = combined_ranks(request, rank, size);
   const uint64_t width = compiled.width = request.op.width();
   compiled.input_count = request.input.count / width;
-  compiled.result_count = compiled.combined > 0 ? request.output.count / width : 0;
+  const bool has_result =
+      compiled.combined > 0 && (request.collective != Collective::reduce || rank == request.root);
+  compiled.result_count = has_result ? request.output.count / width : 0;
   if (request.uneven) {
     compiled.own_count =
         (has_input_blocks(request.collective) ? request.output.count : request.input.count) / width;

@@ -97,8 +97,7 @@ void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at
   while (at.count > 0) {
     const uint64_t block = std::min(at.count, most);
     std::byte* const dst = streams ? aside.bytes : at.dst;
-    compute_block(dst, at, block);
-    if (move.divides) divide_by(dst, block, compiled_->dtype, compiled_->combined);
+    compute_block(dst, at, block, move.divides);
     if (streams) stream_copy(at.dst, dst, block * width(at.widened));
     at.count -= block;
     at.dst += block * width(at.widened);
@@ -111,13 +110,20 @@ void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at
   if (streams) stream_fence();
 }
 
-void Execution::compute_block(std::byte* dst, const Operands& at, uint64_t count) const {
+void Execution::compute_block(std::byte* dst, const Operands& at, uint64_t count,
+                              bool divides) const {
   Block product;
   const auto factor_applied = [&](const Operand& operand, std::byte* to) {
     if (!operand.scales) return operand.at;
     scale(to, operand.at, count, compiled_->dtype, compiled_->reduction.factor);
     return static_cast<const std::byte*>(to);
   };
+  if (divides) {
+    std::byte* const elements = at.widened ? product.bytes : dst;
+    mean(elements, at.a.at, at.b.at, count, compiled_->dtype, compiled_->combined,
+         {.a = at.a.widened, .b = at.b.widened});
+    return elements != dst ? convert(dst, true, elements, false, count) : void();
+  }
   if (at.b.at != nullptr) {
     const std::byte* const a = factor_applied(at.a, product.bytes);
     const std::byte* const b = factor_applied(at.b, product.bytes);  // not both

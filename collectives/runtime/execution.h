@@ -126,7 +126,7 @@ class Execution {
   void compute(const Slice& slice, const Move& move, const Operands& at);
   // Block by block, each given back to the sender while it is in the innermost cache.
   void compute_blocks(const Slice& slice, const Move& move, Operands at);
-  void compute_block(std::byte* dst, const Operands& at, uint64_t count) const;
+  void compute_block(std::byte* dst, const Operands& at, uint64_t count, bool divides) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                Formats formats) const {
     if (compiled_->kernel != nullptr) return compiled_->kernel(dst, a, b, count, formats);

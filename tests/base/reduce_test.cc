@@ -104,6 +104,28 @@ T divided(DType type, T value, int ranks) {
   }
 }
 
+template <typename T>
+T mean_of_floats(T a, T b, int ranks) {
+  const T sum = a + b;
+  const bool overflows = std::isinf(sum) && std::isfinite(a) && std::isfinite(b);
+  if (!overflows) return sum / static_cast<T>(ranks);
+  return static_cast<T>(2 * (static_cast<long double>(a / 2 + b / 2) / ranks));
+}
+
+template <typename T>
+T mean_of(DType type, T a, T b, int ranks) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return mean_of_floats(a, b, ranks);
+  } else if (is_float(type)) {
+    const SmallFloatReference& reference = small_float(type);
+    const auto left = static_cast<float>(reference.decode(a));
+    const auto right = static_cast<float>(reference.decode(b));
+    return static_cast<T>(reference.encode(mean_of_floats(left, right, ranks)));
+  } else {
+    return divided<T>(type, combine_integers(ReduceOp::sum, a, b), ranks);
+  }
+}
+
 // Equal bits; of a float's or double's NaN the payload may be either operand's.
 template <typename T>
 bool same(T a, T b) {
@@ -265,7 +287,7 @@ TEST_P(ReduceTest, EveryEncodingOfSmallTypes) {
   });
 }
 
-TEST_P(ReduceTest, DividesLikeTheReference) {
+TEST_P(ReduceTest, MeansOfSumsAreThoseOfTheReference) {
   for (int ranks : {1, 2, 3, 7, 300}) {
     for (size_t count : kCounts) {
       with_type(type(), [&](auto zero) {
@@ -273,13 +295,35 @@ TEST_P(ReduceTest, DividesLikeTheReference) {
         Bytes data(count * sizeof(T) + 2, kGuard);
         fill<T>(data.data() + 1, count, 3);
         const Bytes old = data;
-        divide_by(data.data() + 1, count, type(), ranks, set());
+        mean(data.data() + 1, data.data() + 1, nullptr, count, type(), ranks, {}, set());
         for (size_t i = 0; i < count; ++i) {
           const T value = element<T>(old.data() + 1, i);
           ASSERT_TRUE(same(element<T>(data.data() + 1, i), divided<T>(type(), value, ranks)))
               << +value << " / " << ranks;
         }
         ASSERT_EQ(data.back(), kGuard);
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(ReduceTest, MeansOfTwoAreThoseOfTheReference) {
+  for (int ranks : {2, 3, 7, 300}) {
+    for (size_t count : kCounts) {
+      with_type(type(), [&](auto zero) {
+        using T = decltype(zero);
+        Bytes a(count * sizeof(T) + 2, kGuard), b(count * sizeof(T) + 1, kGuard);
+        fill<T>(a.data() + 1, count, 3);
+        fill<T>(b.data() + 1, count, 4);
+        const Bytes old = a;
+        mean(a.data() + 1, a.data() + 1, b.data() + 1, count, type(), ranks, {}, set());
+        for (size_t i = 0; i < count; ++i) {
+          const T x = element<T>(old.data() + 1, i), y = element<T>(b.data() + 1, i);
+          ASSERT_TRUE(same(element<T>(a.data() + 1, i), mean_of<T>(type(), x, y, ranks)))
+              << "(" << +x << " + " << +y << ") / " << ranks;
+        }
+        ASSERT_EQ(a.back(), kGuard);
       });
       if (HasFatalFailure()) return;
     }
@@ -311,7 +355,7 @@ TEST(ReduceKernelTest, TheSelectedSetIsAvailable) {
 
 TEST(ReduceKernelTest, AverageOfIntegersTruncatesTowardsZero) {
   int32_t values[] = {-7, 7, -1};
-  divide_by(values, 3, DType::i32, 2);
+  mean(values, values, nullptr, 3, DType::i32, 2);
   EXPECT_EQ(values[0], -3);
   EXPECT_EQ(values[1], 3);
   EXPECT_EQ(values[2], 0);

@@ -35,7 +35,7 @@ Bytes reduced(DType dtype, ReduceOp op, int ranks, const std::vector<int>& order
     reduce_kernel(dtype, op)(result.data(), result.data(), next.data(), kCount, {});
   }
   if (op == ReduceOp::avg) {
-    divide_by(result.data(), kCount, dtype, static_cast<int>(order.size()));
+    mean(result.data(), result.data(), nullptr, kCount, dtype, static_cast<int>(order.size()));
   }
   return result;
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,10 @@ TEST(WithArithmetic, EveryAlgorithmIsRightAndKeepsItsGrade) {
           for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {
             const Verdict verdict = verify(*algorithm, shape, arithmetic);
             EXPECT_EQ(verdict.problem, "") << algorithm->name << " on " << ranks << " ranks";
-            EXPECT_EQ(verdict.grade, plain.grade) << algorithm->name << " on " << ranks << " ranks";
+            // Some are canonical on few ranks by chance: sums that were rounded before they are
+            // divided are not.
+            EXPECT_GE(verdict.grade, std::min(plain.grade, grade_of(*algorithm, shape)))
+                << algorithm->name << " on " << ranks << " ranks";
             ++proved;
           }
         }
@@ -136,7 +140,7 @@ TEST(WithArithmetic, IsRefusedOfStepsThatCannotDoIt) {
   EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("divides what is no result"));
   programs = reduce_and_send(scratch(0));
   programs[0].steps[0].divides = true;
-  EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("divides what is no result"));
+  EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("nobody asked for"));
   programs = reduce_and_send(output(0));
   programs[0].steps[1].scales = true;
   EXPECT_THAT(problem_of(programs, Arithmetic::none), HasSubstr("scales, but reads no input"));

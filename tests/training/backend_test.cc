@@ -226,6 +226,16 @@ TEST(BackendTest, TrainsWithoutMasters) {
   expect_same_training(run);
 }
 
+TEST(BackendTest, TrainsModelsOfEveryKind) {
+  expect_same_training({.mlp = MlpModelConfig{.context = kTinyContext, .hidden = 24}});
+  TinyRun llama;
+  llama.other_model = [](const MeshPlace&) {
+    return std::make_unique<Llama>(
+        LlamaConfig{.layers = 2, .heads = 4, .kv_heads = 2, .width = 32, .context = kTinyContext});
+  };
+  expect_same_training(llama);
+}
+
 TEST(BackendTest, TrainsImages) {
   expect_same_training(
       {.resnet =

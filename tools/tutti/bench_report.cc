@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/reduce.h"
 #include "base/text.h"
 #include "bench/peers/peer.h"
 #include "tools/tutti/commands.h"
@@ -89,12 +90,13 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
 }
 
 void BenchReport::print_header() const {
-  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers%s%s\n",
+  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers, %s%s%s\n",
               options_.collective.c_str(), comm_->size(),
               has_root(case_.collective) ? cat("root ", case_.root, ", ").c_str() : "",
               std::string(name(case_.dtype)).c_str(), std::string(name(case_.op)).c_str(),
               shown_transport(*comm_, options_).c_str(),
               cat(options_.buffers, case_.on_device ? " GPU" : "").c_str(),
+              std::string(name(selected_instruction_set())).c_str(),
               case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
@@ -189,6 +191,7 @@ void BenchReport::write_json() {
                    {"dtype", name(case_.dtype)},
                    {"op", name(case_.op)},
                    {"transport", shown_transport(*comm_, options_)},
+                   {"instruction_set", name(selected_instruction_set())},
                    {"results", Json::array()}};
   const InitStats& init = comm_->init_stats();
   document["init"] = {{"seconds", init.seconds},

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/processors.h"
+#include "base/reduce.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
@@ -87,6 +88,7 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   std::printf("speed            %.0f %s/s on %d rank%s, %.1f%% of the time waiting for others\n",
               result.samples_per_second * units_per_sample, unit, ranks, ranks == 1 ? "" : "s",
               100.0 * result.waiting_share);
+  std::printf("instructions     %s\n", std::string(name(selected_instruction_set())).c_str());
   print_memory(result.memory, result.process_bytes);
   if (result.checkpoints > 0) {
     std::printf("checkpoints      %d saved; training stood still for %.3f s in all\n",

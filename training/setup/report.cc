@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/reduce.h"
+
 namespace tutti::training {
 
 namespace {
@@ -91,6 +93,7 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
     all["stopped_at"] = result.step;
   }
   all["bigram_entropy"] = data.bigram_entropy;
+  all["instruction_set"] = name(selected_instruction_set());
   all["samples_per_s"] = result.samples_per_second;
   all["tokens_per_s"] = result.samples_per_second * units_per_sample;
   all["communication_share"] = result.waiting_share;

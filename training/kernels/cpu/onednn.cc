@@ -1,6 +1,9 @@
 #include "training/kernels/cpu/onednn.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/reduce.h"
 #include "base/text.h"
 
 // From omp.h, which not every compiler brings along; oneDNN's own OpenMP runtime defines them.
@@ -10,8 +13,35 @@ void omp_set_num_threads(int count);
 }
 
 namespace tutti::training::onednn {
+namespace {
+
+// Where TUTTI_CPU chooses less than the processor has, oneDNN takes no more either. Otherwise it
+// takes what it finds, or what ONEDNN_MAX_CPU_ISA says. Before the first use of the library.
+void follow_instruction_set() {
+  static const bool followed = [] {
+    const InstructionSet selected = selected_instruction_set();
+    const bool is_best = std::ranges::none_of(kAllInstructionSets, [&](InstructionSet set) {
+      return set > selected && is_available(set);
+    });
+    if (is_best) return true;
+    const auto most =
+        selected == InstructionSet::baseline ? dnnl::cpu_isa::sse41 : dnnl::cpu_isa::avx2;
+    if (dnnl::set_max_cpu_isa(most) != dnnl::status::success) {
+      throw Error(ErrorCode::unsupported,
+                  cat("oneDNN does not do without more than ", name(selected),
+                      ", which TUTTI_CPU asks for"),
+                  {.cause = "it was built so, or it was used before",
+                   .remedy = "unset TUTTI_CPU, or set ONEDNN_MAX_CPU_ISA as well"});
+    }
+    return true;
+  }();
+  static_cast<void>(followed);
+}
+
+}  // namespace
 
 const dnnl::engine& engine() {
+  follow_instruction_set();
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
@@ -21,8 +51,9 @@ dnnl::memory::data_type data_type(DType type) {
 }
 
 bool computes_in(DType type) {
-  // What the library may use (ONEDNN_MAX_CPU_ISA), which may be less than what the processor has.
+  // What the library may use, which may be less than what the processor has.
   static const bool has_avx512 = [] {
+    follow_instruction_set();
     constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
     return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
   }();

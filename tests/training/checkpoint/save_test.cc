@@ -30,8 +30,9 @@ std::set<std::string> entries(const std::string& directory) {
 TEST(Save, WritesOneFileARankAndTheManifest) {
   const Scratch scratch;
   save_sample_well(scratch.path("deep/run"), 3, 12);
-  EXPECT_THAT(entries(scratch.path("deep/run")),
-              UnorderedElementsAre("latest", "lock", "step-00000012"));
+  EXPECT_THAT(
+      entries(scratch.path("deep/run")),
+      UnorderedElementsAre("latest", "lock", ::testing::StartsWith("fence-"), "step-00000012"));
   EXPECT_THAT(
       entries(scratch.path("deep/run/step-00000012")),
       UnorderedElementsAre("checkpoint.json", "rank-0000-of-0003.safetensors",
@@ -58,7 +59,8 @@ TEST(Save, ReplacesAStepOfTheSameRun) {
   for (const uint64_t step : {1, 2}) save_sample_well(scratch.path(), 1, step);
   save_sample_well(scratch.path(), 4, 2);
   EXPECT_THAT(entries(scratch.path()),
-              UnorderedElementsAre("latest", "lock", "step-00000001", "step-00000002"));
+              UnorderedElementsAre("latest", "lock", ::testing::StartsWith("fence-"),
+                                   "step-00000001", "step-00000002"));
   const Checkpoint latest = Checkpoint::open(scratch.path());
   EXPECT_EQ(latest.manifest().world(), 4);
   expect_sample(latest, 2);
@@ -70,8 +72,9 @@ TEST(Save, RemovesWhatDeadRunsLeftAndNothingElse) {
   fs::create_directories(scratch.path(".step-9.tmp-0badcafe"));
   fs::create_directories(scratch.path("notes.tmp-1"));
   save_sample_well(scratch.path(), 2, 1);
-  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "lock", "step-00000001",
-                                                            ".step-9.tmp-0badcafe", "notes.tmp-1"));
+  EXPECT_THAT(entries(scratch.path()),
+              UnorderedElementsAre("latest", "lock", ::testing::StartsWith("fence-"),
+                                   "step-00000001", ".step-9.tmp-0badcafe", "notes.tmp-1"));
 }
 
 // Two ranks that give these ranges of one tensor of ten elements.
@@ -100,7 +103,9 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
   EXPECT_THAT(save_ranges(scratch.path(), 5, 4, {10}), says("has element 4 twice"));
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {2, 5}), says("another shape or type"));
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {9}), says("rank 1: a piece of 1 x 5 elements"));
-  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "lock", "step-00000001"));
+  EXPECT_THAT(
+      entries(scratch.path()),
+      UnorderedElementsAre("latest", "lock", ::testing::StartsWith("fence-"), "step-00000001"));
   expect_sample(Checkpoint::open(scratch.path()), 1);
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {10}), Each(""));
 }
@@ -175,7 +180,8 @@ TEST(Save, RefusesAStateThatJsonCannotHold) {
               HasSubstr("NaN or infinity"));
   EXPECT_THAT(save({{"name", "\xff"}}), HasSubstr("UTF-8"));
   EXPECT_THAT(save(Json::array()), HasSubstr("the state of step 1"));
-  EXPECT_THAT(entries(scratch.path()), ElementsAre("lock"));
+  EXPECT_THAT(entries(scratch.path()),
+              UnorderedElementsAre("lock", ::testing::StartsWith("fence-")));
   const Json exact = {{"tenth", 0.1}, {"big", 1ull << 63}, {"tiny", 5e-324}};
   EXPECT_EQ(save(exact), "");
   EXPECT_EQ(Checkpoint::open(scratch.path()).manifest().state, exact);

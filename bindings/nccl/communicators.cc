@@ -262,8 +262,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guarded([&] {
-    const std::unique_ptr<ncclWindow_vidmem> ended(window);
-    use(comm);
+    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also where the communicator has gone
+    const Use own = use(comm);
+    ended.reset();
   });
 }
 // NOLINTEND(readability-identifier-naming)

@@ -160,8 +160,7 @@ TEST(LongMessages, OfWhatIsMappedWhereRegisteredMemoryWasFreedArriveAsTheyAre) {
     const Registration registration = comm.register_memory(memory.data(), kBytes);
     fill(memory, 1);
     comm.send(std::span<const int32_t>(memory), 1);
-    ASSERT_EQ(::munmap(memory.data(), kBytes), 0);
-    const std::span<int32_t> next = map(memory.data());
+    const std::span<int32_t> next = map(memory.data());  // in its place
     fill(next, 2);
     comm.send(std::span<const int32_t>(next), 1);
     const Registration again = comm.register_memory(next.data(), kBytes);

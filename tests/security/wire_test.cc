@@ -141,7 +141,8 @@ Proxy::Meddle swap_two_words(bool& swapped) {
   return [&swapped](size_t connection, size_t before, std::string& bytes) {
     constexpr size_t kPastTheHandshake = 4096;
     if (connection == kControlLink || before < kPastTheHandshake) return;
-    for (size_t at = 0; !swapped && at + 4 <= bytes.size(); ++at) {
+    if (bytes.size() < 8192) return;  // in the middle of a payload, not in a header
+    for (size_t at = bytes.size() / 2; !swapped && at + 4 <= bytes.size(); ++at) {
       swapped = bytes.compare(at, 2, bytes, at + 2, 2) != 0;
       if (swapped) std::swap_ranges(&bytes[at], &bytes[at + 2], &bytes[at + 2]);
     }

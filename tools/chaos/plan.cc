@@ -104,6 +104,7 @@ std::vector<std::string> hosts_from_json(Kind kind, const Json& json) {
     refuse(json, cat("a ", name(kind), " is of ", hosts_struck(kind), " hosts"),
            "name network namespaces: two that are kept apart, or one that is lost");
   }
+  std::ranges::sort(hosts);  // a pair has one name
   return hosts;
 }
 

@@ -35,11 +35,11 @@ inline constexpr int kLauncher = -1;
 struct Fault {
   Kind kind = Kind::kill;
   int rank = 0;
-  uint64_t message = 0;                 // strikes when the rank sends its n-th one; 0: by time
-  uint64_t at_ms = 0;                   // since all ranks have been there
-  uint64_t for_ms = 0;                  // of a pause, a delay, a cut or a clock; 0: for good
-  uint64_t bytes = 0;                   // of a directory that is full
-  std::string link;                     // that is cut, as DownLink has it
+  uint64_t message = 0;  // strikes when the rank sends its n-th one; 0: by time
+  uint64_t at_ms = 0;    // since all ranks have been there
+  uint64_t for_ms = 0;   // of a pause, a delay, a cut, a drop or a clock; 0: for good
+  uint64_t bytes = 0;    // of a directory that is full
+  std::string link;      // that is cut, as DownLink has it
   std::vector<std::string> hosts = {};  // two for drop, one for lose: network namespaces
   int64_t shift_s = 0;                  // of a clock, in seconds
 

@@ -80,11 +80,15 @@ SilentPair::SilentPair(const std::string& one, const std::string& other)
     : directions_{{one, addresses_of(other)}, {other, addresses_of(one)}} {
   for (const Direction& direction : directions_) {
     const int error = set_neighbours(direction.from, direction.to, true);
-    if (error != 0) throw unreachable(direction.from, error);
+    if (error == 0) continue;
+    let_talk();
+    throw unreachable(direction.from, error);
   }
 }
 
-SilentPair::~SilentPair() {
+SilentPair::~SilentPair() { let_talk(); }
+
+void SilentPair::let_talk() {
   for (const Direction& direction : directions_) {
     set_neighbours(direction.from, direction.to, false);
   }

@@ -22,6 +22,8 @@ class SilentPair {
   static void require(const std::string& host);
 
  private:
+  void let_talk();
+
   struct Direction {
     std::string from;
     std::vector<std::string> to;  // addresses

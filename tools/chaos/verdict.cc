@@ -46,7 +46,7 @@ bool is_said_by(int rank, std::string_view line) {
 bool is_named(int rank, const Outcome& outcome) {
   const std::regex name(
       cat(R"(\brank )", rank,
-          R"(( \([^)]*\)(?! ended with exit code \d+(?! without leaving))| at \S+:\d+))"));
+          R"(( \([^)]*\)(?! ended with exit code \d+\b(?! without leaving))| at \S+:\d+))"));
   const std::regex other(cat(R"(\brank (?!)", rank, R"(\b)\d+ \([^)]*\))"));
   const auto names_it = [&](const std::string& line) {
     return std::regex_search(line, name) &&

@@ -57,7 +57,7 @@ def _cases(program, report, environment):
             cases.append(suite + name.strip())
     if not cases:
         report.result(os.path.basename(program), "failed", 0, "its tests cannot be listed\n" + output)
-    return cases
+    return [case for case in cases if re.search(report.options.cases, case)]
 
 
 def tests(programs, report):
@@ -196,15 +196,14 @@ def _size(count):
 
 
 def _explained(programs, report, ranks, sizes):
-    """Microseconds by size, as `tutti explain` predicts them for GPUs of this class."""
-    name = report.values.get("gpu_class", "h100")
+    """Microseconds by size, as `tutti explain` predicts them for GPUs of this machine's class."""
     with_costs = {}
     tuned = os.path.join(report.folder, "tune.json")
     if os.path.exists(tuned):
         with_costs["TUTTI_TUNE_FILE"] = tuned
     code, output, _ = report.run(
         "explain",
-        [programs.tutti, "explain", "all_reduce", "-n", str(ranks), "--gpu", name],
+        [programs.tutti, "explain", "all_reduce", "-n", str(ranks), "--gpu", "auto"],
         programs.environment(**with_costs),
         30,
     )
@@ -241,7 +240,7 @@ def bench(programs, report):
 
 def _bench_table(programs, report, collective, ranks, peers, environment):
     title = f"{collective}, {ranks} rank{'s' if ranks > 1 else ''}"
-    words = [collective, "-n", str(ranks), "--device", "cuda", "--min", "8", "--max", report.largest, "--factor", "32"]
+    words = [collective, "-n", str(ranks), "--device", "cuda", "--min", "8", "--max", report.options.largest, "--factor", "32"]
     with_peers = [*words, "--rounds", "3", "--peers", ",".join(peers)]
     table = _bench(programs, report, title, with_peers, timeout=120, **environment)
     if table is None:
@@ -252,7 +251,8 @@ def _bench_table(programs, report, collective, ranks, peers, environment):
         columns[name] = _bench(programs, report, f"{title}, {buffers}", [*words, "--buffers", buffers], **environment)
     by_size = {name: {row["bytes"]: row for row in one["results"]} for name, one in columns.items() if one}
     sizes = set(by_size["Tutti"])
-    explained = _explained(programs, report, ranks, sizes) if collective == "all_reduce" and ranks > 1 else {}
+    is_explained = collective == "all_reduce" and 1 < ranks <= gpu_count(programs, report)
+    explained = _explained(programs, report, ranks, sizes) if is_explained else {}
     header = ["bytes", *(f"{name}, us" for name in by_size), *(f"{peer}, us" for peer in peers), "Tutti, GB/s (algbw)"]
     header += ["of the floor's rate"] + (["explain, us"] if explained else [])
     rows = []

@@ -8,19 +8,19 @@ import time
 
 
 class Report:
-    def __init__(self, folder, limit):
-        self.folder = folder
+    def __init__(self, options):
+        """options: those of the command line."""
+        self.options = options
+        self.folder = options.report
         self.started = time.monotonic()
-        self.limit = limit
-        self.largest = "256M"  # of the tables of bandwidths
         self.section = ""
         self.lines = ["# Tutti on this machine's GPUs", ""]
         self.results = []
         self.values = {}
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(self.folder, exist_ok=True)
 
     def left(self):
-        return self.limit - (time.monotonic() - self.started)
+        return self.options.limit - (time.monotonic() - self.started)
 
     def begin(self, title):
         self.section = title
@@ -55,7 +55,7 @@ class Report:
     def run(self, name, command, environment, timeout):
         """Runs a command, and returns (exit code, output, seconds). A command that is ended at its time limit
         has exit code None; one that no time is left for is skipped and returns (None, "", 0)."""
-        timeout = min(timeout, self.left())
+        timeout = min(timeout * self.options.patience, self.left())
         if timeout < 2:
             self.result(name, "skipped", 0, "no time left; see --limit")
             return None, "", 0

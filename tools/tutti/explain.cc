@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "collectives/cost/gpu_costs.h"
 #include "collectives/cost/imagined_machine.h"
 #include "collectives/cost/planner.h"
 #include "collectives/interchange/msccl_import.h"
@@ -22,6 +23,7 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 #include "topology/layout.h"
+#include "transport/cuda/device.h"
 #include "transport/path_class.h"
 #include "transport/paths/fabrics.h"
 
@@ -174,9 +176,14 @@ Reach reach_of(const std::string& buffers) {
   return buffers == "library" ? Reach::multicast : Reach::slots;
 }
 
+// Of the first GPU here, or the one that is named.
+std::string class_of_gpu(const std::string& named) {
+  return named == "auto" ? std::string(gpu_class_for(cuda::device_info(0).name)) : named;
+}
+
 int run_gpu(const Options& options) {
   AlgorithmFiles files = load_algorithm_files();
-  GpuQuestion question{.gpu = options.gpu,
+  GpuQuestion question{.gpu = class_of_gpu(options.gpu),
                        .ranks = options.ranks,
                        .wanted = wanted_of(options),
                        .sizes = {parse_bytes(options.bytes)},
@@ -220,7 +227,8 @@ void add_explain(CommandLine& line) {
       .add_option(
           "--gpu", o->gpu,
           "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
-          "mi300x (a mesh), pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
+          "mi300x (a mesh), pcie3 to pcie5, or auto (this machine's); without --bytes the choices "
+          "from 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
       .add_option("--buffers", o->buffers,

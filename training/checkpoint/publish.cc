@@ -43,6 +43,7 @@ void Publication::publish(std::string_view manifest,
   sync_directory(directory_.path());
   at_phase("named");
   directory_.require_writer();
+  at_phase("fence read again");
   replace_file(cat(directory_.path(), '/', kLatestFile), step_name(step_) + "\n");
   sync_directory(directory_.path());
   at_phase("published");

@@ -330,11 +330,16 @@ bool SurvivingRun::directory_is_newer() {
   const TrainOptions& training = options_.training;
   std::array<int32_t, 1> newer = {0};
   if (world_.rank() == 0) {
-    const std::vector<int64_t> steps = steps_in(training.checkpoint);
-    const int64_t kept = training.kept->step();
-    if (!steps.empty() && steps.back() > kept) {
-      const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
-      newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
+    try {
+      const std::vector<int64_t> steps = steps_in(training.checkpoint);
+      const int64_t kept = training.kept->step();
+      if (!steps.empty() && steps.back() > kept) {
+        const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
+        newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
+      }
+    } catch (const Error& error) {  // the other ranks wait, and the state in memory is good
+      log(LogLevel::warning,
+          cat("continuing from memory, since no newer checkpoint can be read: ", error.what()));
     }
   }
   world_.all_reduce(std::span<int32_t>(newer), ReduceOp::max);

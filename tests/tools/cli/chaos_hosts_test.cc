@@ -53,7 +53,7 @@ class ChaosHosts : public TwoHosts {
             "--validation-samples",
             "64",
             "--steps",
-            "1500",
+            "6000",
             "--min-ranks",
             "2"};
   }

@@ -112,8 +112,8 @@ struct Step {
   Wire wire = Wire::element;      // messages only; both ends say the same
   // What is read of the input is multiplied by this rank's factor, and rounded to an element.
   bool scales = false;
-  // What is written is divided by the number of ranks whose inputs it combines, before it is rounded
-  // to an element.
+  // What is written is divided by the number of ranks whose inputs it combines, before it is
+  // rounded to an element.
   bool divides = false;
 };
 

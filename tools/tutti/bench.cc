@@ -160,8 +160,9 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   if (comm.rank() == 0) report = std::make_unique<BenchReport>(options, c, &comm);
   Peers peers;
   for (const std::string& peer : report ? options.peers : std::vector<std::string>{}) {
-    peers.push_back(std::make_unique<bench::PeerProcess>(
-        bench::find_peer(peer, c.on_device), comm.size(), comm.transport() == "tcp" ? "tcp" : "shm"));
+    peers.push_back(
+        std::make_unique<bench::PeerProcess>(bench::find_peer(peer, c.on_device), comm.size(),
+                                             comm.transport() == "tcp" ? "tcp" : "shm"));
   }
   if (report) report->print_header();
   uint64_t wrong = 0;

@@ -377,7 +377,7 @@ void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Reques
     impl->run_on_device(request, own);
   };
   internal::join_group({.device = internal::device_of(request),
-                        .job = impl->engine()->control().job_name(),
+                        .job = std::hash<std::string>{}(impl->engine()->control().job_name()),
                         .rank = impl->engine(),
                         .receives = receives,
                         .in_stream_of_thread = options.stream.handle == cuda::per_thread_stream(),

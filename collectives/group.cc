@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/growing_pause.h"
+#include "base/start_thread.h"
 #include "transport/cuda/device.h"
 
 namespace tutti {
@@ -72,37 +73,48 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// True if `call` can be put by the thread that puts `others`: it is on their GPU, and no other
-// rank's of its job. One thread keeps the order of a rank's calls on all its communicators.
-bool belongs_to(const DeviceCalls& others, const internal::DeviceCallOfGroup& call) {
-  return std::ranges::all_of(others, [&](const internal::DeviceCallOfGroup& other) {
-    return other.device == call.device && (other.rank == call.rank || other.job != call.job);
-  });
-}
+// The calls that one thread puts: of one GPU, and of one rank of each job.
+struct ThreadOfRank {
+  int device = 0;
+  std::vector<std::pair<size_t, const void*>> ranks;  // by job
+  DeviceCalls calls;
+
+  // True where the call belongs here, which is then noted.
+  bool takes(const internal::DeviceCallOfGroup& call) {
+    if (call.device != device) return false;
+    const auto known = std::ranges::find(ranks, call.job, &std::pair<size_t, const void*>::first);
+    if (known != ranks.end()) return known->second == call.rank;
+    ranks.emplace_back(call.job, call.rank);
+    return true;
+  }
+};
 
 // By rank: a communicator's first call meets its other ranks, whichever GPUs they are on, so each
-// rank's calls are put by a thread of its own.
-std::vector<DeviceCalls> by_rank(const DeviceCalls& calls) {
-  std::vector<DeviceCalls> ranks;
-  for (const internal::DeviceCallOfGroup& call : calls) {
-    const auto own = std::ranges::find_if(
-        ranks, [&](const DeviceCalls& others) { return belongs_to(others, call); });
-    (own == ranks.end() ? ranks.emplace_back() : *own).push_back(call);
+// rank's calls are put by a thread of its own, which keeps their order on all its communicators.
+std::vector<ThreadOfRank> by_rank(DeviceCalls calls) {
+  std::vector<ThreadOfRank> threads;
+  for (internal::DeviceCallOfGroup& call : calls) {
+    auto own = std::ranges::find_if(threads, [&](ThreadOfRank& one) { return one.takes(call); });
+    if (own == threads.end()) {
+      threads.push_back({.device = call.device, .ranks = {{call.job, call.rank}}, .calls = {}});
+      own = threads.end() - 1;
+    }
+    own->calls.push_back(std::move(call));
   }
-  return ranks;
+  return threads;
 }
 
 // Returns the first failure.
-std::exception_ptr put_into_streams(const DeviceCalls& calls) {
-  const std::vector<DeviceCalls> ranks = by_rank(calls);
+std::exception_ptr put_into_streams(DeviceCalls calls) {
+  const std::vector<ThreadOfRank> ranks = by_rank(std::move(calls));
   std::vector<std::exception_ptr> failures(ranks.size());
   if (ranks.size() == 1) {
-    put_in_order(calls, failures[0]);
+    put_in_order(ranks[0].calls, failures[0]);
   } else {
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < ranks.size(); ++i) {
-      threads.emplace_back(
-          [&own = ranks[i], &failure = failures[i]] { put_of_rank(own, failure); });
+      threads.push_back(start_thread<std::jthread>(
+          "group", [&own = ranks[i].calls, &failure = failures[i]] { put_of_rank(own, failure); }));
     }
   }
   const auto failed =
@@ -110,9 +122,14 @@ std::exception_ptr put_into_streams(const DeviceCalls& calls) {
   return failed == failures.end() ? nullptr : *failed;
 }
 
-// All of them, so that no buffer is in use any more when an error is thrown.
+// All of them, so that no buffer is in use any more when an error is thrown. Each is polled first:
+// a receive that no thread waits for yet may be held up by the limit on unexpected messages.
 void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
-  if (internal::of_several_ranks(works)) progress_in_turn(works);
+  if (internal::of_several_ranks(works)) {
+    progress_in_turn(works);
+  } else {
+    for (Work& work : works) work.poll();
+  }
   for (Work& work : works) {
     try {
       work.wait();

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -69,7 +68,7 @@ void join_group(const Work& work);
 // A call on device memory, to be put into its stream at the end of the group.
 struct DeviceCallOfGroup {
   int device = 0;
-  std::string job;             // of the communicator
+  size_t job = 0;              // a hash of the name of the communicator's
   const void* rank = nullptr;  // the one that calls, among those of its job
   bool receives = false;
   bool in_stream_of_thread = false;

@@ -62,7 +62,7 @@ TUTTI_DEVICE Line await_line(Block& block, const Line* from, uint32_t flag) {
   for (;;) {
     const Line line = block.thread.load_line(from);
     if (line.flag0 == flag && line.flag1 == flag) return line;
-    if (block.must_stop()) return {};
+    if (block.must_stop(from, flag)) return {};
   }
 }
 

@@ -88,8 +88,8 @@ struct Block {
     stop();
     return true;
   }
-  // Of a wait for a line.
-  TUTTI_DEVICE bool must_stop();
+  // In each turn of a wait for a line.
+  TUTTI_DEVICE bool must_stop(const Line* awaited, uint32_t flag);
 };
 
 TUTTI_DEVICE Mailbox* words_of(std::byte* mailbox) { return reinterpret_cast<Mailbox*>(mailbox); }
@@ -123,9 +123,10 @@ TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
 }
 
 // True, and reported, where the peer that this block waits for sends by the other protocol. Its
-// calls follow each other, so it is not in this call: it would not come.
-template <typename B>
-TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port) {
+// calls follow each other, so it has left this call, or never was in it. `has_come()` tells the two
+// apart: what is awaited was sent before.
+template <typename B, typename HasCome>
+TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasCome& has_come) {
   const Launch& launch = block.launch;
   const Progress& before =
       launch
@@ -142,19 +143,23 @@ TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port) {
     const uint32_t flag = B::TheRules::flag(next);
     is_other = flag != 0 && block.thread.load_line(first).flag0 == flag;
   }
-  if (is_other) report_misfit(block, port);
-  return is_other;
+  if (!is_other) return false;
+  block.thread.fence();  // what was sent before the other message is seen from here on
+  if (has_come()) return false;
+  report_misfit(block, port);
+  return true;
 }
 
 // Returns when the peer has read all that was sent before message `end`, or the kernel is to stop.
 template <typename B>
 TUTTI_DEVICE void await_readers(B& block, Port& port, uint64_t end) {
   const auto protocol = static_cast<size_t>(block.launch.protocol);
-  while (port.consumed < end) {
+  const auto were_read = [&] {
     port.consumed = block.thread.load_acquire(&words_of(port.here)->consumed[protocol]);
-    if (port.consumed < end && block.must_stop([&] { return is_in_another_call(block, port); })) {
-      return;
-    }
+    return port.consumed >= end;
+  };
+  while (port.consumed < end && !were_read()) {
+    if (block.must_stop([&] { return is_in_another_call(block, port, were_read); })) return;
   }
 }
 
@@ -198,8 +203,11 @@ TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, const Port& po
     return;
   }
   turn.receive_at = port.here + launch.shape.simple_at(slot);
-  while (block.thread.load_acquire(&words_of(port.here)->published) <= port.received) {
-    if (block.must_stop([&] { return is_in_another_call(block, port); })) return;
+  const auto has_come = [&] {
+    return block.thread.load_acquire(&words_of(port.here)->published) > port.received;
+  };
+  while (!has_come()) {
+    if (block.must_stop([&] { return is_in_another_call(block, port, has_come); })) return;
   }
   check_signature(block, port, *reinterpret_cast<const uint64_t*>(turn.receive_at),
                   signature_of(launch, step));
@@ -296,14 +304,18 @@ TUTTI_DEVICE uint64_t signature_in(const Line& line) {
 
 // A message of another call may be shorter than this one's, and its last lines never come.
 template <typename Thread, typename RulesOfTest>
-TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop() {
-  return must_stop([this] {
+TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uint32_t flag) {
+  return must_stop([&] {
     const Turn& turn = shared.turn;
     if (!is_first() || turn.from == nullptr) return false;
-    if (is_in_another_call(*this, *turn.from)) return true;
+    const auto has_come = [&] {
+      const Line line = thread.load_line(awaited);
+      return line.flag0 == flag && line.flag1 == flag;
+    };
+    if (is_in_another_call(*this, *turn.from, has_come)) return true;
     const Line line = thread.load_line(reinterpret_cast<const Line*>(turn.receive_at));
-    const bool has_come = line.flag0 == turn.receive_flag && line.flag1 == turn.receive_flag;
-    if (!has_come || signature_in(line) == turn.signature) return false;
+    const bool has_begun = line.flag0 == turn.receive_flag && line.flag1 == turn.receive_flag;
+    if (!has_begun || signature_in(line) == turn.signature) return false;
     report_misfit(*this, *turn.from);
     return true;
   });

@@ -41,7 +41,8 @@ class Rank final : private AgreementChannel {
   Rank() {
     clients_.attach(7, {0, 1, 2, 3, 4}, &client_);
     for (const uint32_t number : {1, 2}) {
-      agreements_.start({7, number}, {0, 1, 2, 3, 4}, 3, std::chrono::milliseconds(1000),
+      const Contribution own{.members = {0, 1, 2, 3, 4}, .flags = 3, .separates = number == 2};
+      agreements_.start({7, number}, own, std::chrono::milliseconds(1000),
                         [](const Agreed*, const Error*) {});
     }
   }
@@ -121,6 +122,8 @@ class Rank final : private AgreementChannel {
   }
   bool has_gone(int rank) const override { return (gone_ >> rank & 1) != 0; }
   bool has_ended(int rank) const override { return has_gone(rank); }
+  bool reaches(int rank) const override { return rank != 2; }
+  std::string_view host_of(int rank) const override { return rank < 2 ? "one" : "another"; }
   bool may_hear_of_ends() const override { return false; }
   Clock::time_point now() const override { return Clock::now(); }
   void call_after(std::chrono::milliseconds, std::function<void()> what) override {

@@ -138,7 +138,14 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     if (is_descriptor_shortage(error)) {
       throw descriptor_shortage(cat("connect to ", whom, " for '", name, "'"), error);
     }
-    if (error == 0) stream = shake_hands(std::move(socket), hello, key, whom, deadline);
+    if (error == 0) {
+      try {
+        stream = shake_hands(std::move(socket), hello, key, whom, deadline);
+      } catch (const Error&) {
+        if (deadline.passed()) throw late();
+        throw;
+      }
+    }
     if (stream) break;
     if (error != 0 && error != EAGAIN) {
       throw_death_or(

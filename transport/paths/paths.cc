@@ -163,6 +163,7 @@ std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> ho
 // In pieces, each twice as long as the last, so that an abort ends it.
 Fd Paths::fetch(int owner, const std::string& name, size_t local_ranks) const {
   const Deadline deadline = Deadline::after(open_timeout(local_ranks));
+  // Each try asks anew, and is longer than the one before: an owner that many ask needs time.
   for (std::chrono::milliseconds piece(200);; piece *= 2) {
     throw_if_aborted_();
     try {

@@ -60,8 +60,8 @@ class Bench : public Cli {
 TEST_F(Bench, JsonHasItsFields) {
   const Json document = measure({"all_reduce", "-n", "2", "--min", "8", "--max", "8K", "--factor",
                                  "32", "--transport", "shm", "--algorithm", "ring"});
-  EXPECT_THAT(keys(document), UnorderedElementsAre("collective", "dtype", "init", "op", "ranks",
-                                                   "results", "transport"));
+  EXPECT_THAT(keys(document), UnorderedElementsAre("collective", "dtype", "init", "instruction_set",
+                                                   "op", "ranks", "results", "transport"));
   EXPECT_EQ(document["collective"], "all_reduce");
   EXPECT_EQ(document["ranks"], 2);
   EXPECT_EQ(document["dtype"], "f32");

@@ -56,10 +56,15 @@ bool is_named(int rank, const Outcome& outcome) {
          std::ranges::any_of(split(outcome.err, '\n'), names_it);
 }
 
+// An abort that nobody needed the communicator after is no loss.
+bool wants_name(const Fault& fault, const Outcome& outcome) {
+  return has_victim(fault) && (fault.kind != Kind::abort || outcome.code != 0);
+}
+
 std::vector<std::string> not_named(const Outcome& outcome) {
   std::set<std::string> missing;
   for (const Fault& fault : outcome.struck) {
-    if (has_victim(fault) && !is_named(fault.rank, outcome)) {
+    if (wants_name(fault, outcome) && !is_named(fault.rank, outcome)) {
       missing.insert(cat("rank ", fault.rank));
     }
   }
@@ -68,7 +73,8 @@ std::vector<std::string> not_named(const Outcome& outcome) {
 
 bool anybody_to_name(const Outcome& outcome) {
   const auto is_launcher = [](const Fault& fault) { return fault.rank == kLauncher; };
-  return std::ranges::any_of(outcome.struck, has_victim) &&
+  const auto wants = [&](const Fault& fault) { return wants_name(fault, outcome); };
+  return std::ranges::any_of(outcome.struck, wants) &&
          std::ranges::none_of(outcome.struck, is_launcher);
 }
 

@@ -207,19 +207,19 @@ TEST_F(Windows, CopiesThatDoNotFitAreTold) {
     bool in_window;
   };
   for (const Misfit& misfit :
-       {Misfit{"a length", 900, 0, true}, Misfit{"a place", kCount, 64, true},
+       {Misfit{"a length", 1100, 0, true}, Misfit{"a place", kCount, 64, true},
         Misfit{"no window", kCount, 0, false}}) {
     SCOPED_TRACE(misfit.what);
     std::barrier all_ended(3);  // before their memory goes
     const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
-      WindowedGpu gpu(comm, 4 * kCount);
+      WindowedGpu gpu(comm, 6 * kCount);
       const cuda::DeviceMemory outside(cuda::Context(testing::gpu_of(comm.rank())), 12 * kCount);
-      const bool fits = comm.rank() != 1;
+      const bool fits = comm.rank() != 2;  // whose copies touch no other rank's
       const size_t count = fits ? kCount : misfit.count;
       Buffer outputs = gpu.part(fits ? 0 : misfit.shift, 3 * count);
       if (!fits && !misfit.in_window) outputs.data = outside.data();
-      const Buffer input = gpu.part(3 * kCount, count);
+      const Buffer input = gpu.part(4 * kCount, count);
       comm.run(Request::all_gather(as_const(input), outputs), gpu.options());
       gpu.wait();
       all_ended.arrive_and_wait();

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -249,9 +250,11 @@ class Pages {
 
 TEST_F(HeapTest, RefusesLockedMemory) {
   const Pages pages(16 << 10);
-  if (::mlock(pages.data(), 16 << 10) != 0) GTEST_SKIP() << "no memory may be locked here";
+  if (::syscall(SYS_mlock, pages.data(), 16 << 10) != 0) {
+    GTEST_SKIP() << "no memory may be locked here";
+  }
   EXPECT_THROW(heap_.adopt(pages.span()), Error);
-  ASSERT_EQ(::munlock(pages.data(), 16 << 10), 0);
+  ASSERT_EQ(::syscall(SYS_munlock, pages.data(), 16 << 10), 0);
   const uint64_t number = heap_.adopt(pages.span());
   EXPECT_NE(number, 0U);
   heap_.release(number);

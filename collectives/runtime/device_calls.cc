@@ -122,7 +122,7 @@ bool DeviceCalls::Kind::operator==(const Kind& other) const {
          a.output_blocks == b.output_blocks;
 }
 
-// Of what tells apart the calls that programs make.
+// Hashes the fields in which the calls of a program differ; operator== compares them all.
 size_t DeviceCalls::HashOfKind::operator()(const Kind& kind) const {
   const Request& request = kind.request;
   uint64_t hash = kGolden;

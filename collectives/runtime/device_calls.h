@@ -67,7 +67,7 @@ class DeviceCalls {
   struct HashOfKind {
     size_t operator()(const Kind& kind) const;
   };
-  // Of calls of as many kinds as a model makes, over and over; uneven ones come in more.
+  // A model repeats fewer kinds of calls than this; uneven calls may come in any number.
   static constexpr size_t kMostKept = 512;
 
   GpuChoice choose(const Kind& kind);

@@ -25,9 +25,9 @@ constexpr size_t kMostOfAKind =
     1024;  // of NUMA nodes, which are all linked to each other, and GPUs
 constexpr int kDeepest = 32;
 
-class Reader {
+class NcclReader {
  public:
-  Reader(std::string_view xml, const std::string& file) : xml_(xml, file) {}
+  NcclReader(std::string_view xml, const std::string& file) : xml_(xml, file) {}
 
   Graph read() {
     const pugi::xml_node system = xml_.child("system");
@@ -368,7 +368,7 @@ class Reader {
 }  // namespace
 
 Graph parse_nccl_topology(std::string_view xml, const std::string& file) {
-  return Reader(xml, file).read();
+  return NcclReader(xml, file).read();
 }
 
 }  // namespace tutti

@@ -12,19 +12,19 @@
 namespace tutti::training {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SavingClock = std::chrono::steady_clock;
 
 // Adds the time from construction to destruction.
 class Stopwatch {
  public:
   explicit Stopwatch(std::chrono::nanoseconds& sum) : sum_(sum) {}
-  ~Stopwatch() { sum_ += Clock::now() - start_; }
+  ~Stopwatch() { sum_ += SavingClock::now() - start_; }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
   std::chrono::nanoseconds& sum_;
-  Clock::time_point start_ = Clock::now();
+  SavingClock::time_point start_ = SavingClock::now();
 };
 
 // Rank 0 knows it. As text: the bits are the same everywhere.

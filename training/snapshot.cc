@@ -90,9 +90,9 @@ class Saver : public StateVisitor {
   Json& state_;
 };
 
-class Loader : public StateVisitor {
+class StateLoader : public StateVisitor {
  public:
-  Loader(Replica& replica, const TensorSource& source, int64_t step, const Json& state)
+  StateLoader(Replica& replica, const TensorSource& source, int64_t step, const Json& state)
       : replica_(replica), source_(source), step_(step), state_(state) {}
 
   int64_t step() const override { return step_; }
@@ -179,7 +179,7 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
                  .cause = cat("the options given here make ", in_words(model.configuration())),
                  .remedy = "give the model's options as they were when it was saved"});
   }
-  Loader loader(replica, checkpoint, manifest.step, manifest.state);
+  StateLoader loader(replica, checkpoint, manifest.step, manifest.state);
   loader.values_alone = manifest.state.contains(kImportedFrom);
   replica.visit_state(loader);
   replica.publish();
@@ -187,7 +187,7 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
 }
 
 Json load_kept(Replica& replica, KeptState& kept) {
-  Loader loader(replica, kept, kept.step(), kept.state());
+  StateLoader loader(replica, kept, kept.step(), kept.state());
   replica.visit_state(loader);  // notes down what is wanted
   kept.fetch();
   replica.visit_state(loader);
@@ -198,7 +198,7 @@ Json load_kept(Replica& replica, KeptState& kept) {
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path) {
   try {
     replica.finish_values();
-    Loader(replica, source, 0, {}).pieces("model", [&](const OwnedPiece& piece) {
+    StateLoader(replica, source, 0, {}).pieces("model", [&](const OwnedPiece& piece) {
       return replica.values_of(piece, 0);
     });
   } catch (const Error& error) {

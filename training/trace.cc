@@ -34,11 +34,11 @@ const char* name_of(TraceCategory category) {
 
 // --- clocks ---
 
-struct Clock {
+struct MachineClock {
   uint64_t machine = 0;  // ranks with the same number read the same clock
   int64_t mark = 0;      // what it showed at the end of the barrier
 };
-static_assert(sizeof(Clock) == 2 * sizeof(int64_t));
+static_assert(sizeof(MachineClock) == 2 * sizeof(int64_t));
 
 // The clock counts from the kernel's start, and each start has an identity.
 uint64_t machine_of(int rank) {
@@ -51,10 +51,10 @@ uint64_t machine_of(int rank) {
 // What this rank's clock shows when the trace's time is 0.
 int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& events) {
   communicator.barrier();
-  const Clock own{machine_of(communicator.rank()), nanoseconds(std::chrono::steady_clock::now())};
-  std::vector<Clock> clocks(static_cast<size_t>(communicator.size()));
+  const MachineClock own{machine_of(communicator.rank()), nanoseconds(std::chrono::steady_clock::now())};
+  std::vector<MachineClock> clocks(static_cast<size_t>(communicator.size()));
   communicator.all_gather({&own, 2, DType::i64}, {clocks.data(), 2 * clocks.size(), DType::i64});
-  const auto first = std::ranges::find(clocks, own.machine, &Clock::machine);
+  const auto first = std::ranges::find(clocks, own.machine, &MachineClock::machine);
 
   std::array<int64_t, 1> earliest = {0};  // from the mark
   for (const TraceEvent& event : events) {

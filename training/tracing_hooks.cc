@@ -4,7 +4,7 @@
 
 namespace tutti::training {
 
-using Clock = std::chrono::steady_clock;
+using TraceClock = std::chrono::steady_clock;
 
 TracingHooks::TracingHooks(UnitHooks& inner, const Model& model, Trace& trace)
     : inner_(inner), trace_(trace) {
@@ -17,7 +17,7 @@ TracingHooks::TracingHooks(UnitHooks& inner, const Model& model, Trace& trace)
 
 void TracingHooks::before_forward(int unit) {
   inner_.before_forward(unit);
-  start_ = Clock::now();
+  start_ = TraceClock::now();
 }
 
 void TracingHooks::after_forward(int unit) {
@@ -27,7 +27,7 @@ void TracingHooks::after_forward(int unit) {
 
 void TracingHooks::before_backward(int unit) {
   inner_.before_backward(unit);
-  start_ = Clock::now();
+  start_ = TraceClock::now();
 }
 
 void TracingHooks::after_backward(int unit) {
@@ -38,7 +38,7 @@ void TracingHooks::after_backward(int unit) {
 void TracingHooks::before_weights(int unit) {
   inner_.before_weights(unit);
   in_weights_ = true;
-  start_ = Clock::now();
+  start_ = TraceClock::now();
 }
 
 void TracingHooks::after_weights(int unit) {
@@ -48,11 +48,11 @@ void TracingHooks::after_weights(int unit) {
 }
 
 void TracingHooks::record(const std::string& name) {
-  trace_.add({name, TraceCategory::compute, start_, Clock::now(), {}});
+  trace_.add({name, TraceCategory::compute, start_, TraceClock::now(), {}});
 }
 
 Synchronizer::Observer record_collectives(Trace& trace) {
-  return [&trace](const char* what, int bucket, Clock::time_point from, Clock::time_point to) {
+  return [&trace](const char* what, int bucket, TraceClock::time_point from, TraceClock::time_point to) {
     trace.add({what, TraceCategory::communication, from, to, {{"bucket", bucket}}});
   };
 }

@@ -19,7 +19,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_all_gather_hierarchical(const Shape& shape) {
   const int32_t levels = shape.layout.levels();
   const Carriers carriers(NestedGroups(shape, levels));
   const CarriersLimits limits = limits_of(shape, levels);
@@ -53,7 +53,7 @@ Algorithm all_gather_hierarchical() {
           .name = "hierarchical",
           .source = "Träff, EuroPVM/MPI 2006",
           .grade = Grade::canonical,
-          .emit = emit,
+          .emit = emit_all_gather_hierarchical,
           .supports = several_groups_only};
 }
 

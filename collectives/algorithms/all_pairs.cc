@@ -21,7 +21,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit_all_gather(const Shape& shape) {
+Program emit_all_pairs_all_gather(const Shape& shape) {
   Program program{.output_chunks = shape.ranks};
   const std::vector<int32_t> peers = others(shape);
   if (!peers.empty()) {
@@ -33,7 +33,7 @@ Program emit_all_gather(const Shape& shape) {
   return program;
 }
 
-Program emit_reduce_scatter(const Shape& shape) {
+Program emit_all_pairs_reduce_scatter(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = p};
   if (p == 1) {
@@ -53,7 +53,7 @@ Program emit_reduce_scatter(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
+Algorithm all_pairs_row(Collective collective, Program (*emit)(const Shape& shape)) {
   return {.collective = collective,
           .name = "all_pairs",
           .source = "all-pairs, Shah et al., MSCCL++ 2025",
@@ -63,9 +63,9 @@ Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
 
 }  // namespace
 
-Algorithm all_gather_all_pairs() { return row(Collective::all_gather, emit_all_gather); }
+Algorithm all_gather_all_pairs() { return all_pairs_row(Collective::all_gather, emit_all_pairs_all_gather); }
 Algorithm reduce_scatter_all_pairs() {
-  return row(Collective::reduce_scatter, emit_reduce_scatter);
+  return all_pairs_row(Collective::reduce_scatter, emit_all_pairs_reduce_scatter);
 }
 
 }  // namespace tutti::algorithms

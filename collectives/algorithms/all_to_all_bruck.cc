@@ -25,7 +25,7 @@ int32_t highest_bit(int32_t n) {
   return static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(n)));
 }
 
-Program emit(const Shape& shape) {
+Program emit_all_to_all_bruck(const Shape& shape) {
   const int32_t p = shape.ranks;
   const int32_t r = shape.rank;
   Program program{.input_chunks = p,
@@ -62,7 +62,7 @@ Algorithm all_to_all_bruck() {
           .name = "bruck",
           .source = "Bruck, Ho, Kipnis, Upfal, Weathersby, TPDS 1997",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_all_to_all_bruck};
 }
 
 }  // namespace tutti::algorithms

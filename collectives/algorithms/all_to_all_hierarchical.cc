@@ -51,7 +51,7 @@ class Blocks {
   std::map<std::pair<int32_t, int32_t>, int32_t> slots_;
 };
 
-Program emit(const Shape& shape) {
+Program emit_all_to_all_hierarchical(const Shape& shape) {
   const int32_t rank = shape.rank;
   const Carriers carriers(NestedGroups(shape, kLevels));
   const CarriersLimits limits = limits_of(shape, kLevels);
@@ -85,7 +85,7 @@ Algorithm all_to_all_hierarchical() {
           .name = "hierarchical",
           .source = "Träff, Rougier, EuroMPI 2014",
           .grade = Grade::canonical,
-          .emit = [](const Shape& shape) { return emit(of_hosts(shape)); },
+          .emit = [](const Shape& shape) { return emit_all_to_all_hierarchical(of_hosts(shape)); },
           .supports = [](const Shape& shape) { return several_groups_only(of_hosts(shape)); }};
 }
 

@@ -18,7 +18,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_bruck(const Shape& shape) {
   const int32_t p = shape.ranks;
   // Blocks after the last round that doubles their number.
   const auto whole = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(p)));
@@ -44,7 +44,7 @@ Algorithm all_gather_bruck() {
           .name = "bruck",
           .source = "Bruck, Ho, Kipnis, Upfal, Weathersby, TPDS 1997",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_bruck};
 }
 
 }  // namespace tutti::algorithms

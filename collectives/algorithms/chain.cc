@@ -29,7 +29,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit_broadcast(const Shape& shape, int32_t chunks) {
+Program emit_chain_broadcast(const Shape& shape, int32_t chunks) {
   const int32_t p = shape.ranks;
   const bool is_root = shape.rank == shape.root;
   const int32_t next = (shape.rank + 1) % p;
@@ -44,7 +44,7 @@ Program emit_broadcast(const Shape& shape, int32_t chunks) {
   return program;
 }
 
-Program emit_reduce(const Shape& shape, int32_t chunks) {
+Program emit_chain_reduce(const Shape& shape, int32_t chunks) {
   const int32_t p = shape.ranks;
   Program program{
       .input_chunks = chunks, .output_chunks = chunks, .scratch_chunks = p > 2 ? chunks : 0};
@@ -96,7 +96,7 @@ Program emit_exscan(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, std::function<Program(const Shape& shape)> emit,
+Algorithm chain_row(Collective collective, std::function<Program(const Shape& shape)> emit,
               int32_t chunks = 1) {
   return {.collective = collective,
           .name = chunks == 1 ? "chain" : cat("chain_", chunks),
@@ -109,18 +109,18 @@ Algorithm row(Collective collective, std::function<Program(const Shape& shape)> 
 }  // namespace
 
 Algorithm broadcast_chain(int32_t chunks) {
-  return row(
-      Collective::broadcast, [chunks](const Shape& shape) { return emit_broadcast(shape, chunks); },
+  return chain_row(
+      Collective::broadcast, [chunks](const Shape& shape) { return emit_chain_broadcast(shape, chunks); },
       chunks);
 }
 
 Algorithm reduce_chain(int32_t chunks) {
-  return row(
-      Collective::reduce, [chunks](const Shape& shape) { return emit_reduce(shape, chunks); },
+  return chain_row(
+      Collective::reduce, [chunks](const Shape& shape) { return emit_chain_reduce(shape, chunks); },
       chunks);
 }
 
-Algorithm scan_chain() { return row(Collective::scan, emit_scan); }
-Algorithm exscan_chain() { return row(Collective::exscan, emit_exscan); }
+Algorithm scan_chain() { return chain_row(Collective::scan, emit_scan); }
+Algorithm exscan_chain() { return chain_row(Collective::exscan, emit_exscan); }
 
 }  // namespace tutti::algorithms

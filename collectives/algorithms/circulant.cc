@@ -39,7 +39,7 @@ std::vector<Round> rounds_of(int32_t ranks) {
 
 // The reduce-scatter: `space` has partial sums of the blocks up to some distance, and in the end
 // `result` has that of this rank's own.
-void reduce_scatter(const Shape& shape, Space space, ChunkRange result, std::vector<Step>& steps) {
+void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result, std::vector<Step>& steps) {
   const int32_t p = shape.ranks;
   int32_t summed = 0;  // blocks up to this distance have partial sums
   const auto partial = [&](int32_t begin, int32_t end) {
@@ -58,7 +58,7 @@ void reduce_scatter(const Shape& shape, Space space, ChunkRange result, std::vec
   }
 }
 
-void all_gather(const Shape& shape, std::vector<Step>& steps) {
+void circulant_all_gather(const Shape& shape, std::vector<Step>& steps) {
   const int32_t p = shape.ranks;
   const std::vector<Round> rounds = rounds_of(p);
   for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
@@ -71,7 +71,7 @@ void all_gather(const Shape& shape, std::vector<Step>& steps) {
   }
 }
 
-int32_t fan_out(const Shape& shape) {
+int32_t circulant_fan_out(const Shape& shape) {
   std::set<int32_t> distances;
   for (const Round& round : rounds_of(shape.ranks)) {
     distances.insert({round.skip, shape.ranks - round.skip});
@@ -79,7 +79,7 @@ int32_t fan_out(const Shape& shape) {
   return static_cast<int32_t>(distances.size());
 }
 
-Program emit_all_reduce(const Shape& shape) {
+Program emit_circulant_all_reduce(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = p, .output_chunks = p};
   if (p == 1) {
@@ -87,13 +87,13 @@ Program emit_all_reduce(const Shape& shape) {
     return program;
   }
   program.chunks_per_message = p / 2;
-  program.fan_out = fan_out(shape);
-  reduce_scatter(shape, Space::output, output(shape.rank), program.steps);
-  all_gather(shape, program.steps);
+  program.fan_out = circulant_fan_out(shape);
+  circulant_reduce_scatter(shape, Space::output, output(shape.rank), program.steps);
+  circulant_all_gather(shape, program.steps);
   return program;
 }
 
-Program emit_reduce_scatter(const Shape& shape) {
+Program emit_circulant_reduce_scatter(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = p};
   if (p == 1) {
@@ -103,11 +103,11 @@ Program emit_reduce_scatter(const Shape& shape) {
   program.scratch_chunks = p > 2 ? p : 0;
   program.chunks_per_message = p / 2;
   program.fan_out = doublings(p);
-  reduce_scatter(shape, Space::scratch, output(0), program.steps);
+  circulant_reduce_scatter(shape, Space::scratch, output(0), program.steps);
   return program;
 }
 
-Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
+Algorithm circulant_row(Collective collective, Program (*emit)(const Shape& shape)) {
   return {.collective = collective,
           .name = "circulant",
           .source = "Träff, arXiv 2410.14234, 2024",
@@ -117,9 +117,9 @@ Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
 
 }  // namespace
 
-Algorithm all_reduce_circulant() { return row(Collective::all_reduce, emit_all_reduce); }
+Algorithm all_reduce_circulant() { return circulant_row(Collective::all_reduce, emit_circulant_all_reduce); }
 Algorithm reduce_scatter_circulant() {
-  return row(Collective::reduce_scatter, emit_reduce_scatter);
+  return circulant_row(Collective::reduce_scatter, emit_circulant_reduce_scatter);
 }
 
 }  // namespace tutti::algorithms

@@ -24,7 +24,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape, int32_t radix) {
+Program emit_dissemination(const Shape& shape, int32_t radix) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = 0, .output_chunks = 0, .fan_out = 0};
   for (int64_t distance = 1; distance < p; distance *= radix) {
@@ -49,7 +49,7 @@ Algorithm barrier_dissemination(int32_t radix) {
           .name = radix == 2 ? "dissemination" : "dissemination_" + std::to_string(radix),
           .source = "Hensgen, Finkel, Manber, IJPP 1988",
           .grade = Grade::canonical,
-          .emit = [radix](const Shape& shape) { return emit(shape, radix); }};
+          .emit = [radix](const Shape& shape) { return emit_dissemination(shape, radix); }};
 }
 
 }  // namespace tutti::algorithms

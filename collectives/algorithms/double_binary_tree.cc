@@ -52,22 +52,22 @@ void broadcast_down(int32_t tree, int32_t rank, int32_t ranks, std::vector<Step>
   if (!place.children.empty()) steps.push_back(send(place.children, {output(tree)}));
 }
 
-std::vector<Step> steps_of(int32_t ranks, int32_t rank) {
+std::vector<Step> tree_steps(int32_t ranks, int32_t rank) {
   std::vector<Step> steps;
   for (const int32_t tree : {0, 1}) reduce_up(tree, rank, ranks, steps);
   for (const int32_t tree : {0, 1}) broadcast_down(tree, rank, ranks, steps);
   return steps;
 }
 
-int32_t fan_out(int32_t, int32_t ranks) { return largest_fan_out(ranks, steps_of); }
+int32_t fan_out(int32_t, int32_t ranks) { return largest_fan_out(ranks, tree_steps); }
 
-Program emit(const Shape& shape) {
+Program emit_double_binary_tree(const Shape& shape) {
   Program program{.input_chunks = 2, .output_chunks = 2};
   if (shape.ranks == 1) {
     program.steps = {copy({input(0, 2)}, {output(0, 2)})};
     return program;
   }
-  program.steps = steps_of(shape.ranks, shape.rank);
+  program.steps = tree_steps(shape.ranks, shape.rank);
   program.fan_out = remembered(fan_out, 2, shape.ranks);
   return program;
 }
@@ -79,7 +79,7 @@ Algorithm all_reduce_double_binary_tree() {
           .name = "double_binary_tree",
           .source = "Sanders, Speck, Träff, Parallel Computing 2009",
           .grade = Grade::same_bits,
-          .emit = emit};
+          .emit = emit_double_binary_tree};
 }
 
 }  // namespace tutti::algorithms

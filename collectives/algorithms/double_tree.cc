@@ -23,16 +23,16 @@ namespace tutti::algorithms {
 namespace {
 
 // A rank's neighbours in one of the trees. The root stands above the top of both.
-struct Place {
+struct Seat {
   std::vector<int32_t> children;
   int32_t parent = -1;  // -1: the root
 };
 
-Place place_of(int32_t tree, const Shape& shape) {
+Seat seat_of(int32_t tree, const Shape& shape) {
   const int32_t p = shape.ranks;
   const auto rank_at = [&](int32_t label) { return (shape.root + label) % p; };
   const int32_t label = (shape.rank - shape.root + p) % p;
-  Place place;
+  Seat place;
   if (label > 0) {
     const TwoTreeNode node = two_tree_node(tree, label, p - 1);
     place.parent = rank_at(node.parent);
@@ -47,11 +47,11 @@ Program program_of(const Shape& shape) {
   return {.input_chunks = 2, .output_chunks = 2, .fan_out = shape.ranks > 2 ? 2 : 1};
 }
 
-Program emit_broadcast(const Shape& shape) {
+Program emit_double_tree_broadcast(const Shape& shape) {
   Program program = program_of(shape);
   const bool is_root = shape.rank == shape.root;
   for (const int32_t tree : {0, 1}) {
-    const Place place = place_of(tree, shape);
+    const Seat place = seat_of(tree, shape);
     if (!is_root) program.steps.push_back(recv(place.parent, {output(tree)}));
     if (!place.children.empty()) {
       program.steps.push_back(send(place.children, {is_root ? input(tree) : output(tree)}));
@@ -61,7 +61,7 @@ Program emit_broadcast(const Shape& shape) {
   return program;
 }
 
-Program emit_reduce(const Shape& shape) {
+Program emit_double_tree_reduce(const Shape& shape) {
   Program program = program_of(shape);
   if (shape.ranks == 1) {
     program.steps = {copy({input(0, 2)}, {output(0, 2)})};
@@ -70,7 +70,7 @@ Program emit_reduce(const Shape& shape) {
   program.scratch_chunks = shape.ranks > 2 ? 2 : 0;
   const bool is_root = shape.rank == shape.root;
   for (const int32_t tree : {0, 1}) {
-    const Place place = place_of(tree, shape);
+    const Seat place = seat_of(tree, shape);
     ChunkRange mine = input(tree);
     const ChunkRange sum = is_root ? output(tree) : scratch(tree);
     const int32_t label = (shape.rank - shape.root + shape.ranks) % shape.ranks;
@@ -85,7 +85,7 @@ Program emit_reduce(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
+Algorithm double_tree_row(Collective collective, Program (*emit)(const Shape& shape)) {
   return {.collective = collective,
           .name = "double_tree",
           .source = "Sanders, Speck, Träff, Parallel Computing 2009",
@@ -95,7 +95,7 @@ Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
 
 }  // namespace
 
-Algorithm broadcast_double_tree() { return row(Collective::broadcast, emit_broadcast); }
-Algorithm reduce_double_tree() { return row(Collective::reduce, emit_reduce); }
+Algorithm broadcast_double_tree() { return double_tree_row(Collective::broadcast, emit_double_tree_broadcast); }
+Algorithm reduce_double_tree() { return double_tree_row(Collective::reduce, emit_double_tree_reduce); }
 
 }  // namespace tutti::algorithms

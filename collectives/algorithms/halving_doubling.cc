@@ -178,7 +178,7 @@ class Emitter {
   std::vector<Step> steps_;
 };
 
-Program emit(const Shape& shape) {
+Program emit_halving_doubling(const Shape& shape) {
   if (shape.ranks > 1) return Emitter(shape).program();
   Program program;
   program.steps = {copy({input(0)}, {output(0)})};
@@ -192,7 +192,7 @@ Algorithm all_reduce_halving_doubling() {
           .name = "halving_doubling",
           .source = "Rabenseifner, ICCS 2004",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_halving_doubling};
 }
 
 }  // namespace tutti::algorithms

@@ -34,7 +34,7 @@ using Group = KnomialTree::Group;
 
 int32_t size_of(const Group& group) { return group.last - group.first; }
 
-Program emit_broadcast(const Shape& shape, int32_t radix) {
+Program emit_knomial_broadcast(const Shape& shape, int32_t radix) {
   const KnomialTree tree = knomial_tree(shape, radix);
   std::vector<int32_t> children;  // largest groups first
   for (const std::vector<Group>& groups : std::views::reverse(tree.merges)) {
@@ -53,7 +53,7 @@ Program emit_broadcast(const Shape& shape, int32_t radix) {
   return program;
 }
 
-Program emit_reduce(const Shape& shape, int32_t radix) {
+Program emit_knomial_reduce(const Shape& shape, int32_t radix) {
   Program program;
   if (shape.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
@@ -87,7 +87,7 @@ RangeList held(const Group& group, ChunkRange own_block) {
   return ranges;
 }
 
-Program emit_gather(const Shape& shape) {
+Program emit_knomial_gather(const Shape& shape) {
   const KnomialTree tree = knomial_tree(shape, 2);
   const bool is_root = shape.rank == shape.root;
   Program program{.output_chunks = shape.ranks,
@@ -105,7 +105,7 @@ Program emit_gather(const Shape& shape) {
   return program;
 }
 
-Program emit_scatter(const Shape& shape) {
+Program emit_knomial_scatter(const Shape& shape) {
   const KnomialTree tree = knomial_tree(shape, 2);
   const bool is_root = shape.rank == shape.root;
   Program program{.input_chunks = shape.ranks,
@@ -124,7 +124,7 @@ Program emit_scatter(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, std::string name,
+Algorithm knomial_row(Collective collective, std::string name,
               std::function<Program(const Shape& shape)> emit) {
   return {.collective = collective,
           .name = std::move(name),
@@ -140,17 +140,17 @@ std::string name_of(int32_t radix) {
 }  // namespace
 
 Algorithm broadcast_knomial(int32_t radix) {
-  return row(Collective::broadcast, name_of(radix),
-             [radix](const Shape& shape) { return emit_broadcast(shape, radix); });
+  return knomial_row(Collective::broadcast, name_of(radix),
+             [radix](const Shape& shape) { return emit_knomial_broadcast(shape, radix); });
 }
 
 Algorithm reduce_knomial(int32_t radix) {
-  return row(Collective::reduce, name_of(radix),
-             [radix](const Shape& shape) { return emit_reduce(shape, radix); });
+  return knomial_row(Collective::reduce, name_of(radix),
+             [radix](const Shape& shape) { return emit_knomial_reduce(shape, radix); });
 }
 
-Algorithm gather_binomial() { return row(Collective::gather, name_of(2), emit_gather); }
+Algorithm gather_binomial() { return knomial_row(Collective::gather, name_of(2), emit_knomial_gather); }
 
-Algorithm scatter_binomial() { return row(Collective::scatter, name_of(2), emit_scatter); }
+Algorithm scatter_binomial() { return knomial_row(Collective::scatter, name_of(2), emit_knomial_scatter); }
 
 }  // namespace tutti::algorithms

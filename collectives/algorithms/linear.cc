@@ -22,7 +22,7 @@ namespace {
 
 int32_t most_peers(const Shape& shape) { return std::max(1, shape.ranks - 1); }
 
-Program emit_broadcast(const Shape& shape) {
+Program emit_linear_broadcast(const Shape& shape) {
   Program program{.fan_out = most_peers(shape)};
   if (shape.rank != shape.root) {
     program.steps = {recv(shape.root, {output(0)})};
@@ -35,7 +35,7 @@ Program emit_broadcast(const Shape& shape) {
   return program;
 }
 
-Program emit_reduce(const Shape& shape) {
+Program emit_linear_reduce(const Shape& shape) {
   Program program;
   if (shape.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
@@ -56,7 +56,7 @@ Program emit_reduce(const Shape& shape) {
   return program;
 }
 
-Program emit_gather(const Shape& shape) {
+Program emit_linear_gather(const Shape& shape) {
   Program program{.output_chunks = shape.ranks};
   if (shape.rank != shape.root) {
     program.steps = {send({shape.root}, {input(0)})};
@@ -69,7 +69,7 @@ Program emit_gather(const Shape& shape) {
   return program;
 }
 
-Program emit_scatter(const Shape& shape) {
+Program emit_linear_scatter(const Shape& shape) {
   Program program{.input_chunks = shape.ranks, .fan_out = most_peers(shape)};
   if (shape.rank != shape.root) {
     program.steps = {recv(shape.root, {output(0)})};
@@ -95,7 +95,7 @@ Program emit_all_to_all(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
+Algorithm linear_row(Collective collective, Program (*emit)(const Shape& shape)) {
   const bool moves_blocks = has_input_blocks(collective) || has_output_blocks(collective);
   return {.collective = collective,
           .name = "linear",
@@ -107,10 +107,10 @@ Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
 
 }  // namespace
 
-Algorithm broadcast_linear() { return row(Collective::broadcast, emit_broadcast); }
-Algorithm reduce_linear() { return row(Collective::reduce, emit_reduce); }
-Algorithm gather_linear() { return row(Collective::gather, emit_gather); }
-Algorithm scatter_linear() { return row(Collective::scatter, emit_scatter); }
-Algorithm all_to_all_linear() { return row(Collective::all_to_all, emit_all_to_all); }
+Algorithm broadcast_linear() { return linear_row(Collective::broadcast, emit_linear_broadcast); }
+Algorithm reduce_linear() { return linear_row(Collective::reduce, emit_linear_reduce); }
+Algorithm gather_linear() { return linear_row(Collective::gather, emit_linear_gather); }
+Algorithm scatter_linear() { return linear_row(Collective::scatter, emit_linear_scatter); }
+Algorithm all_to_all_linear() { return linear_row(Collective::all_to_all, emit_all_to_all); }
 
 }  // namespace tutti::algorithms

@@ -14,7 +14,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_naive(const Shape& shape) {
   Program program;
   if (shape.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
@@ -43,7 +43,7 @@ Algorithm all_reduce_naive() {
           .name = "naive",
           .source = "direct exchange, folklore",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_naive};
 }
 
 }  // namespace tutti::algorithms

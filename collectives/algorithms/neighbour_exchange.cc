@@ -18,7 +18,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_neighbour_exchange(const Shape& shape) {
   const int32_t p = shape.ranks;
   const int32_t rank = shape.rank;
   Program program{
@@ -53,7 +53,7 @@ Algorithm all_gather_neighbour_exchange() {
           .name = "neighbour_exchange",
           .source = "Chen, Zhang, Zhang, Yuan, HPC Asia 2005",
           .grade = Grade::canonical,
-          .emit = emit,
+          .emit = emit_neighbour_exchange,
           .supports = [](const Shape& shape) {
             const bool fits = shape.ranks == 1 || shape.ranks % 2 == 0;
             return std::string(fits ? "" : "it needs an even number of them");

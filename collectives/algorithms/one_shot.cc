@@ -16,7 +16,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_one_shot(const Shape& shape) {
   Program program;
   if (shape.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
@@ -41,7 +41,7 @@ Algorithm all_reduce_one_shot() {
           .name = "one_shot",
           .source = "all-pairs, Shah et al., MSCCL++ 2025",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_one_shot};
 }
 
 }  // namespace tutti::algorithms

@@ -11,12 +11,12 @@ namespace tutti::algorithms {
 
 namespace {
 
-using Ring = std::vector<int32_t>;
+using OneRing = std::vector<int32_t>;
 
 // The most ranks that one sends to.
-int32_t fan_out_of(const std::vector<Ring>& rings) {
+int32_t fan_out_of(const std::vector<OneRing>& rings) {
   std::vector<std::set<int32_t>> next(rings.front().size());
-  for (const Ring& ring : rings) {
+  for (const OneRing& ring : rings) {
     for (size_t at = 0; at < ring.size(); ++at) {
       next[static_cast<size_t>(ring[at])].insert(ring[(at + 1) % ring.size()]);
     }
@@ -28,7 +28,7 @@ int32_t fan_out_of(const std::vector<Ring>& rings) {
 
 }  // namespace
 
-Program all_reduce_over_rings(const std::vector<Ring>& rings, int32_t rank) {
+Program all_reduce_over_rings(const std::vector<OneRing>& rings, int32_t rank) {
   const auto p = static_cast<int32_t>(rings.front().size());
   const auto chunks = static_cast<int32_t>(rings.size()) * p;
   Program program{.input_chunks = chunks, .output_chunks = chunks, .fan_out = fan_out_of(rings)};
@@ -39,7 +39,7 @@ Program all_reduce_over_rings(const std::vector<Ring>& rings, int32_t rank) {
   const Algorithm ring = all_reduce_ring();
   std::vector<Embedding> embeddings;
   std::vector<Program> programs;
-  for (const Ring& order : rings) {
+  for (const OneRing& order : rings) {
     const auto first = static_cast<int32_t>(embeddings.size()) * p;
     const auto position = static_cast<int32_t>(std::ranges::find(order, rank) - order.begin());
     embeddings.push_back({.rank_of = [order](int32_t at) { return order[static_cast<size_t>(at)]; },

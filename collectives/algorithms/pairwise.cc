@@ -17,7 +17,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_pairwise(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = p};
   if (p == 1) {
@@ -45,7 +45,7 @@ Algorithm reduce_scatter_pairwise() {
           .name = "pairwise",
           .source = "pairwise exchange, Thakur, Rabenseifner, Gropp, IJHPCA 2005",
           .grade = Grade::same_bits,
-          .emit = emit};
+          .emit = emit_pairwise};
 }
 
 }  // namespace tutti::algorithms

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int32_t kManager = 0;
 
-Program emit(const Shape& shape) {
+Program emit_parameter_server(const Shape& shape) {
   Program program;
   if (shape.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
@@ -47,7 +47,7 @@ Algorithm all_reduce_parameter_server() {
           .name = "parameter_server",
           .source = "Li et al., OSDI 2014",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_parameter_server};
 }
 
 }  // namespace tutti::algorithms

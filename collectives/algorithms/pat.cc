@@ -77,7 +77,7 @@ Program with_limits(Program program, int32_t ranks) {
   return program;
 }
 
-Program emit_all_gather(const Shape& shape) {
+Program emit_pat_all_gather(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program = with_limits({.output_chunks = p}, p);
   program.steps.push_back(copy({input(0)}, {output(shape.rank)}));
@@ -90,7 +90,7 @@ Program emit_all_gather(const Shape& shape) {
   return program;
 }
 
-Program emit_reduce_scatter(const Shape& shape) {
+Program emit_pat_reduce_scatter(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program = with_limits({.input_chunks = p}, p);
   if (p == 1) {
@@ -119,7 +119,7 @@ Program emit_reduce_scatter(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
+Algorithm pat_row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
   return {.collective = collective,
           .name = "pat",
           .source = "Jeaugey, arXiv 2506.20252, 2025",
@@ -130,10 +130,10 @@ Algorithm row(Collective collective, Grade grade, Program (*emit)(const Shape& s
 }  // namespace
 
 Algorithm all_gather_pat() {
-  return row(Collective::all_gather, Grade::canonical, emit_all_gather);
+  return pat_row(Collective::all_gather, Grade::canonical, emit_pat_all_gather);
 }
 Algorithm reduce_scatter_pat() {
-  return row(Collective::reduce_scatter, Grade::same_bits, emit_reduce_scatter);
+  return pat_row(Collective::reduce_scatter, Grade::same_bits, emit_pat_reduce_scatter);
 }
 
 }  // namespace tutti::algorithms

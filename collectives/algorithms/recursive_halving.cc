@@ -141,14 +141,14 @@ class ReduceScatter {
   std::vector<Step> steps_;
 };
 
-Program emit_reduce_scatter(const Shape& shape) {
+Program emit_recursive_halving_reduce_scatter(const Shape& shape) {
   if (shape.ranks > 1) return ReduceScatter(shape).program();
   Program program;
   program.steps = {copy({input(0)}, {output(0)})};
   return program;
 }
 
-Program emit_all_gather(const Shape& shape) {
+Program emit_recursive_halving_all_gather(const Shape& shape) {
   const int32_t p = shape.ranks;
   const std::vector<Team> teams = teams_of(p);
   Program program{
@@ -174,24 +174,24 @@ Program emit_all_gather(const Shape& shape) {
   return program;
 }
 
-constexpr const char* kSource = "Thakur, Rabenseifner, Gropp, IJHPCA 2005";
+constexpr const char* kHalvingSource = "Thakur, Rabenseifner, Gropp, IJHPCA 2005";
 
 }  // namespace
 
 Algorithm all_gather_recursive_doubling() {
   return {.collective = Collective::all_gather,
           .name = "recursive_doubling",
-          .source = kSource,
+          .source = kHalvingSource,
           .grade = Grade::canonical,
-          .emit = emit_all_gather};
+          .emit = emit_recursive_halving_all_gather};
 }
 
 Algorithm reduce_scatter_recursive_halving() {
   return {.collective = Collective::reduce_scatter,
           .name = "recursive_halving",
-          .source = kSource,
+          .source = kHalvingSource,
           .grade = Grade::canonical,
-          .emit = emit_reduce_scatter};
+          .emit = emit_recursive_halving_reduce_scatter};
 }
 
 }  // namespace tutti::algorithms

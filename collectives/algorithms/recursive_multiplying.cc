@@ -59,7 +59,7 @@ std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
 }
 
 // What a rank of group `group` has to do with the others in a merge.
-struct Part {
+struct Share {
   int32_t group;
   std::vector<int32_t> peers;  // get its group's result
   // The ragged group's result comes from `source`, and is passed on to `passed_on`, in this group.
@@ -70,10 +70,10 @@ struct Part {
 // Position i of the ragged group sends its result to positions i, i + ragged ... (k of them) of
 // each other group. Then it spreads there: positions that have it serve k - 1 further ones each,
 // until all have it.
-Part part_of(const Merge& merge, int32_t radix, int32_t rank) {
+Share share_of(const Merge& merge, int32_t radix, int32_t rank) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;
-  Part part{.group = (rank - merge.first) / merge.size, .peers = {}};
+  Share part{.group = (rank - merge.first) / merge.size, .peers = {}};
   const int32_t reach = part.group == last ? radix : 1;
   for (int32_t group = 0; group < merge.count; ++group) {
     for (int32_t i = 0; i < reach && group != part.group; ++i) {
@@ -95,7 +95,7 @@ Part part_of(const Merge& merge, int32_t radix, int32_t rank) {
   return part;
 }
 
-void append_merge(const Merge& merge, const Part& part, int32_t rank, ChunkRange mine,
+void append_merge(const Merge& merge, const Share& part, int32_t rank, ChunkRange mine,
                   ChunkRange sum, std::vector<Step>& steps) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;
@@ -115,13 +115,13 @@ void append_merge(const Merge& merge, const Part& part, int32_t rank, ChunkRange
       steps);
 }
 
-int32_t fan_out(int32_t radix, int32_t ranks) {
+int32_t recursive_multiplying_fan_out(int32_t radix, int32_t ranks) {
   size_t most = 0;
   std::vector<int32_t> targets;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     targets.clear();
     for (const Merge& merge : merges_of(radix, ranks, rank)) {
-      const Part part = part_of(merge, radix, rank);
+      const Share part = share_of(merge, radix, rank);
       targets.insert(targets.end(), part.peers.begin(), part.peers.end());
       targets.insert(targets.end(), part.passed_on.begin(), part.passed_on.end());
     }
@@ -132,19 +132,19 @@ int32_t fan_out(int32_t radix, int32_t ranks) {
   return static_cast<int32_t>(most);
 }
 
-Program emit(int32_t radix, const Shape& shape) {
+Program emit_recursive_multiplying(int32_t radix, const Shape& shape) {
   Program program;
   if (shape.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
     return program;
   }
   program.scratch_chunks = kFirstSlot + slots_to_reduce(radix);
-  program.fan_out = remembered(fan_out, radix, shape.ranks);
+  program.fan_out = remembered(recursive_multiplying_fan_out, radix, shape.ranks);
   ChunkRange mine = input(0);
   for (const Merge& merge : merges_of(radix, shape.ranks, shape.rank)) {
     const bool all = merge.size * radix >= shape.ranks;
     const ChunkRange sum = all ? output(0) : scratch(kSum);
-    append_merge(merge, part_of(merge, radix, shape.rank), shape.rank, mine, sum, program.steps);
+    append_merge(merge, share_of(merge, radix, shape.rank), shape.rank, mine, sum, program.steps);
     mine = sum;
   }
   return program;
@@ -165,7 +165,7 @@ Algorithm all_reduce_recursive_multiplying(int32_t radix) {
           .name = cat("recursive_multiplying_", radix),
           .source = "Ruefenacht, Bull, Booth, Parallel Computing 2017",
           .grade = power_of_two ? Grade::canonical : Grade::same_bits,
-          .emit = [radix](const Shape& shape) { return emit(radix, shape); }};
+          .emit = [radix](const Shape& shape) { return emit_recursive_multiplying(radix, shape); }};
 }
 
 }  // namespace tutti::algorithms

@@ -26,14 +26,14 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program program_of(const Shape& shape) {
+Program partial_program(const Shape& shape) {
   Program program{.input_chunks = shape.ranks, .output_chunks = shape.ranks};
   if (shape.ranks == 1) program.steps = {copy({input(0)}, {output(0)})};
   return program;
 }
 
-Program emit_two_shot(const Shape& shape) {
-  Program program = program_of(shape);
+Program emit_reduce_two_shot(const Shape& shape) {
+  Program program = partial_program(shape);
   const int32_t p = shape.ranks;
   if (p == 1) return program;
   program.scratch_chunks = p * slots_to_reduce(p);
@@ -70,7 +70,7 @@ ChunkRange share(Space space, int32_t rank, int32_t distance, int32_t ranks) {
 }
 
 Program emit_scatter_gather(const Shape& shape) {
-  Program program = program_of(shape);
+  Program program = partial_program(shape);
   const int32_t p = shape.ranks;
   const int32_t rank = shape.rank;
   if (p == 1) return program;
@@ -103,7 +103,7 @@ Program emit_scatter_gather(const Shape& shape) {
   return program;
 }
 
-Algorithm row(std::string name, Program (*emit)(const Shape& shape)) {
+Algorithm reduce_scatter_gather_row(std::string name, Program (*emit)(const Shape& shape)) {
   return {.collective = Collective::reduce,
           .name = std::move(name),
           .source = "Rabenseifner, ICCS 2004",
@@ -114,10 +114,10 @@ Algorithm row(std::string name, Program (*emit)(const Shape& shape)) {
 
 }  // namespace
 
-Algorithm reduce_two_shot() { return row("two_shot", emit_two_shot); }
+Algorithm reduce_two_shot() { return reduce_scatter_gather_row("two_shot", emit_reduce_two_shot); }
 
 Algorithm reduce_scatter_gather() {
-  Algorithm algorithm = row("scatter_gather", emit_scatter_gather);
+  Algorithm algorithm = reduce_scatter_gather_row("scatter_gather", emit_scatter_gather);
   algorithm.supports = powers_of_two_only;
   return algorithm;
 }

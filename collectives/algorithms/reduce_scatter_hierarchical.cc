@@ -29,7 +29,7 @@ RangeList blocks_in(Space space, const std::vector<int32_t>& blocks) {
   return ranges;
 }
 
-Program emit(const Shape& shape) {
+Program emit_reduce_scatter_hierarchical(const Shape& shape) {
   const int32_t levels = shape.layout.levels();
   const Carriers carriers(NestedGroups(shape, levels));
   const CarriersLimits limits = limits_of(shape, levels);
@@ -62,7 +62,7 @@ Algorithm reduce_scatter_hierarchical() {
           .name = "hierarchical",
           .source = "Träff, EuroPVM/MPI 2006, reversed",
           .grade = Grade::same_bits,
-          .emit = emit,
+          .emit = emit_reduce_scatter_hierarchical,
           .supports = several_groups_only};
 }
 

@@ -35,7 +35,7 @@ struct Ring {
 
 // After it, rank r has chunk r; `partial(hop)` is where the sum taken in at a hop is kept.
 template <typename Partial>
-void reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps) {
+void ring_reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps) {
   ChunkRange mine = input(ring.chunk(1));
   for (int32_t hop = 2; hop <= ring.ranks; ++hop) {
     const ChunkRange sum = partial(hop);
@@ -46,7 +46,7 @@ void reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps)
 }
 
 // `mine`: where this rank's own chunk is.
-void all_gather(const Ring& ring, ChunkRange mine, std::vector<Step>& steps) {
+void ring_all_gather(const Ring& ring, ChunkRange mine, std::vector<Step>& steps) {
   for (int32_t hop = 1; hop < ring.ranks; ++hop) {
     steps.push_back(send({ring.next}, {mine}));
     mine = output(ring.chunk(hop));
@@ -54,29 +54,29 @@ void all_gather(const Ring& ring, ChunkRange mine, std::vector<Step>& steps) {
   }
 }
 
-Program emit_all_reduce(const Shape& shape) {
+Program emit_ring_all_reduce(const Shape& shape) {
   const Ring ring(shape);
   Program program{.input_chunks = ring.ranks, .output_chunks = ring.ranks};
   if (ring.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
     return program;
   }
-  reduce_scatter(
+  ring_reduce_scatter(
       ring, [&](int32_t hop) { return output(ring.chunk(hop)); }, program.steps);
-  all_gather(ring, output(ring.rank), program.steps);
+  ring_all_gather(ring, output(ring.rank), program.steps);
   return program;
 }
 
-Program emit_all_gather(const Shape& shape) {
+Program emit_ring_all_gather(const Shape& shape) {
   const Ring ring(shape);
   Program program{.input_chunks = 1, .output_chunks = ring.ranks};
-  all_gather(ring, input(0), program.steps);
+  ring_all_gather(ring, input(0), program.steps);
   program.steps.push_back(copy({input(0)}, {output(ring.rank)}));
   return program;
 }
 
 // The sum of block b is on its way in scratch(b).
-Program emit_reduce_scatter(const Shape& shape) {
+Program emit_ring_reduce_scatter(const Shape& shape) {
   const Ring ring(shape);
   Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = ring.ranks};
   if (ring.ranks == 1) {
@@ -86,7 +86,7 @@ Program emit_reduce_scatter(const Shape& shape) {
   const auto partial = [&](int32_t hop) {
     return hop == ring.ranks ? output(0) : scratch(ring.chunk(hop));
   };
-  reduce_scatter(ring, partial, program.steps);
+  ring_reduce_scatter(ring, partial, program.steps);
   return program;
 }
 
@@ -99,7 +99,7 @@ Algorithm all_reduce_ring() {
           .name = "ring",
           .source = kSource,
           .grade = Grade::same_bits,
-          .emit = emit_all_reduce};
+          .emit = emit_ring_all_reduce};
 }
 
 Algorithm all_gather_ring() {
@@ -107,7 +107,7 @@ Algorithm all_gather_ring() {
           .name = "ring",
           .source = kSource,
           .grade = Grade::canonical,
-          .emit = emit_all_gather};
+          .emit = emit_ring_all_gather};
 }
 
 Algorithm reduce_scatter_ring() {
@@ -115,7 +115,7 @@ Algorithm reduce_scatter_ring() {
           .name = "ring",
           .source = kSource,
           .grade = Grade::same_bits,
-          .emit = emit_reduce_scatter};
+          .emit = emit_ring_reduce_scatter};
 }
 
 }  // namespace tutti::algorithms

@@ -20,7 +20,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_ring_bidirectional(const Shape& shape) {
   std::vector<int32_t> forward;
   std::vector<int32_t> backward;
   for (int32_t rank = 0; rank < shape.ranks; ++rank) {
@@ -37,7 +37,7 @@ Algorithm all_reduce_ring_bidirectional() {
           .name = "ring_bidirectional",
           .source = "Chan, Heimlich, Purkayastha, van de Geijn, CCPE 2007",
           .grade = all_reduce_ring().grade,
-          .emit = emit};
+          .emit = emit_ring_bidirectional};
 }
 
 }  // namespace tutti::algorithms

@@ -88,26 +88,26 @@ class Scan {
   bool is_first_ = true;  // merge from the left
 };
 
-Program emit(const Shape& shape, bool exclusive) {
+Program emit_scan(const Shape& shape, bool exclusive) {
   Program program{.scratch_chunks = shape.ranks > 2 ? 3 : 0,
                   .fan_out = std::max(1, doublings(shape.ranks))};
   Scan(shape, exclusive, program.steps).emit();
   return program;
 }
 
-Algorithm row(Collective collective) {
+Algorithm scan_row(Collective collective) {
   return {.collective = collective,
           .name = "recursive_doubling",
           .source = "Hillis, Steele, CACM 1986",
           .grade = Grade::canonical,
           .emit = [exclusive = collective == Collective::exscan](const Shape& shape) {
-            return emit(shape, exclusive);
+            return emit_scan(shape, exclusive);
           }};
 }
 
 }  // namespace
 
-Algorithm scan_recursive_doubling() { return row(Collective::scan); }
-Algorithm exscan_recursive_doubling() { return row(Collective::exscan); }
+Algorithm scan_recursive_doubling() { return scan_row(Collective::scan); }
+Algorithm exscan_recursive_doubling() { return scan_row(Collective::exscan); }
 
 }  // namespace tutti::algorithms

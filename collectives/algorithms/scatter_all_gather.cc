@@ -40,7 +40,7 @@ void scatter(const Shape& shape, std::vector<Step>& steps) {
   }
 }
 
-void all_gather(const Shape& shape, std::vector<Step>& steps) {
+void scatter_all_gather_all_gather(const Shape& shape, std::vector<Step>& steps) {
   const int32_t p = shape.ranks;
   const int32_t next = (shape.rank + 1) % p;
   const int32_t previous = (shape.rank + p - 1) % p;
@@ -64,7 +64,7 @@ void all_gather(const Shape& shape, std::vector<Step>& steps) {
 std::vector<Step> steps_of(const Shape& shape) {
   std::vector<Step> steps;
   scatter(shape, steps);
-  all_gather(shape, steps);
+  scatter_all_gather_all_gather(shape, steps);
   if (shape.rank == shape.root) {
     steps.push_back(copy({input(0, shape.ranks)}, {output(0, shape.ranks)}));
   }
@@ -84,7 +84,7 @@ int32_t fan_out(const Shape& shape) {
   return static_cast<int32_t>(most);
 }
 
-Program emit(const Shape& shape) {
+Program emit_scatter_all_gather(const Shape& shape) {
   return {.input_chunks = shape.ranks,
           .output_chunks = shape.ranks,
           .chunks_per_message = largest_group(shape, 2),
@@ -99,7 +99,7 @@ Algorithm broadcast_scatter_all_gather() {
           .name = "scatter_all_gather",
           .source = "van de Geijn et al., SHPCC 1994",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_scatter_all_gather};
 }
 
 }  // namespace tutti::algorithms

@@ -100,7 +100,7 @@ RangeList ranges(const std::vector<int32_t>& chunks, SpaceOf space_of) {
   return list;
 }
 
-Program emit(const Shape& shape) {
+Program emit_swing(const Shape& shape) {
   const int32_t p = shape.ranks;
   const int32_t rank = shape.rank;
   Program program{.input_chunks = p, .output_chunks = p};
@@ -149,7 +149,7 @@ Algorithm all_reduce_swing() {
           .name = "swing",
           .source = "De Sensi et al., NSDI 2024",
           .grade = Grade::same_bits,
-          .emit = emit,
+          .emit = emit_swing,
           .supports = even_only};
 }
 

@@ -27,7 +27,7 @@ int32_t rows_of(int32_t ranks) {
   return rows;
 }
 
-Program emit(const Algorithm& rows_and_columns, Shape shape) {
+Program emit_torus_bucket(const Algorithm& rows_and_columns, Shape shape) {
   if (shape.ranks > 1) {
     shape.layout = Layout::equal(shape.ranks, shape.ranks / rows_of(shape.ranks));
     return rows_and_columns.emit(shape);
@@ -46,7 +46,7 @@ Algorithm all_reduce_torus_bucket() {
           .name = "torus_bucket",
           .source = "Sack, Gropp, TOPC 2015",
           .grade = rows_and_columns.grade,
-          .emit = [=](const Shape& shape) { return emit(rows_and_columns, shape); },
+          .emit = [=](const Shape& shape) { return emit_torus_bucket(rows_and_columns, shape); },
           .supports =
               [](const Shape& shape) {
                 const bool fits = shape.ranks == 1 || rows_of(shape.ranks) > 1;

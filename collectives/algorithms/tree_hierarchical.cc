@@ -94,7 +94,7 @@ int32_t most_children(Shape shape) {
   return most;
 }
 
-Program emit_broadcast(const Shape& shape) {
+Program emit_tree_hierarchical_broadcast(const Shape& shape) {
   const NestedTrees trees(shape);
   std::vector<int32_t> children;  // the outermost first, and largest groups first
   for (int32_t stage = trees.first_stage(); stage < trees.stages(); ++stage) {
@@ -115,7 +115,7 @@ Program emit_broadcast(const Shape& shape) {
   return program;
 }
 
-Program emit_reduce(const Shape& shape) {
+Program emit_tree_hierarchical_reduce(const Shape& shape) {
   const NestedTrees trees(shape);
   const int32_t parent = parent_of(trees);
   Program program{.scratch_chunks = 1};
@@ -140,7 +140,7 @@ Program emit_reduce(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
+Algorithm tree_hierarchical_row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
   return {.collective = collective,
           .name = "hierarchical",
           .source = "Karonis et al., IPDPS 2000",
@@ -152,9 +152,9 @@ Algorithm row(Collective collective, Grade grade, Program (*emit)(const Shape& s
 }  // namespace
 
 Algorithm broadcast_hierarchical() {
-  return row(Collective::broadcast, Grade::canonical, emit_broadcast);
+  return tree_hierarchical_row(Collective::broadcast, Grade::canonical, emit_tree_hierarchical_broadcast);
 }
 
-Algorithm reduce_hierarchical() { return row(Collective::reduce, Grade::same_bits, emit_reduce); }
+Algorithm reduce_hierarchical() { return tree_hierarchical_row(Collective::reduce, Grade::same_bits, emit_tree_hierarchical_reduce); }
 
 }  // namespace tutti::algorithms

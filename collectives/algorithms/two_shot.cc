@@ -20,7 +20,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit_two_shot(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = p, .output_chunks = p};
   if (p == 1) {
@@ -51,7 +51,7 @@ Algorithm all_reduce_two_shot() {
           .name = "two_shot",
           .source = "all-pairs, Shah et al., MSCCL++ 2025",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = emit_two_shot};
 }
 
 }  // namespace tutti::algorithms

@@ -14,7 +14,7 @@ constexpr int32_t kMostWalked = 8;
 constexpr size_t kLongestProgram = 25'000;
 constexpr size_t kLongestWalk = 2 * kLongestProgram;
 // Of the time: what twice as many blocks have to save.
-constexpr double kWorthIt = 0.97;
+constexpr double kGpuWorthIt = 0.97;
 
 // A plan of a rank for each of its blocks: to the walk these are ranks, those of a GPU on one host.
 std::vector<Plan> for_blocks(const std::vector<Plan>& plans, int32_t blocks) {
@@ -114,7 +114,7 @@ bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>&
     const auto priced = predict_in_windows(plans, wanted, costs_, blocks, reach);
     if (!priced) return false;
     const Prediction& more = priced->prediction;
-    if (blocks > 1 && more.seconds > kWorthIt * candidate.prediction.seconds) break;
+    if (blocks > 1 && more.seconds > kGpuWorthIt * candidate.prediction.seconds) break;
     candidate.prediction = more;
     candidate.choice.blocks = blocks;
     candidate.choice.way = !priced->joined     ? GpuWay::lent
@@ -133,7 +133,7 @@ GpuCandidate GpuPlanner::price_slots(GpuCandidate candidate, const std::vector<P
   for (int32_t blocks = std::min(2, most); blocks > candidate.choice.blocks;
        blocks = std::min(2 * blocks, most)) {
     const Prediction more = predict_on(plans, protocol, blocks, wanted);
-    if (more.seconds > kWorthIt * candidate.prediction.seconds) break;
+    if (more.seconds > kGpuWorthIt * candidate.prediction.seconds) break;
     candidate.prediction = more;
     candidate.choice.blocks = blocks;
   }

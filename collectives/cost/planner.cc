@@ -12,7 +12,7 @@ namespace tutti {
 namespace {
 
 // Programs with more steps, over all ranks, are not walked.
-constexpr size_t kLongestWalk = 20'000;
+constexpr size_t kLongestPlan = 20'000;
 
 // Two size classes to a doubling.
 uint32_t size_class_of(uint64_t bytes) {
@@ -154,7 +154,7 @@ double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) 
 Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, double give_up) {
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
-  if (!are_walked() || steps > kLongestWalk) {
+  if (!are_walked() || steps > kLongestPlan) {
     return {.seconds = rough_seconds(algorithm, wanted), .rough = true};
   }
   return predict(plans_of(algorithm, wanted.root, true), wanted.bytes, wanted.dtype, machine_,

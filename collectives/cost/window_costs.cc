@@ -54,9 +54,9 @@ std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const Wan
   return lowered;
 }
 
-class Walk {
+class WindowWalk {
  public:
-  Walk(std::span<const LoweredCall> calls, const Wanted& wanted, const GpuCosts& costs,
+  WindowWalk(std::span<const LoweredCall> calls, const Wanted& wanted, const GpuCosts& costs,
        int32_t blocks, Reach reach)
       : calls_(calls),
         width_(size_of(wanted.dtype)),
@@ -241,7 +241,7 @@ std::optional<WindowPrediction> predict_in_windows(const std::vector<Plan>& plan
   };
   return WindowPrediction{
       .prediction =
-          Walk(calls, wanted, costs, blocks, has_switch ? reach : Reach::windows).predict(),
+          WindowWalk(calls, wanted, costs, blocks, has_switch ? reach : Reach::windows).predict(),
       .joined = any(&DeviceStep::receives_from_all),
       .by_switch = has_switch && any(&DeviceStep::by_switch)};
 }

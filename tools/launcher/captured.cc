@@ -15,7 +15,7 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr std::chrono::milliseconds kFarewell{5000};
+constexpr std::chrono::milliseconds kCapturedFarewell{5000};
 constexpr size_t kMostShown = 1500;
 
 // Both to their ends. False when the time is up.
@@ -50,7 +50,7 @@ Captured run_captured(ChildSpec spec, std::chrono::milliseconds within) {
   Captured captured;
   captured.in_time = read_both(out.read, err.read, captured, Deadline::after(within));
   if (!captured.in_time) ::kill(pid, SIGKILL);  // then its guard and its agents end their children
-  captured.code = wait_for_child(pid, kFarewell);
+  captured.code = wait_for_child(pid, kCapturedFarewell);
   return captured;
 }
 

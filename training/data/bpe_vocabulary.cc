@@ -32,7 +32,7 @@ std::array<int16_t, kCharacters> make_byte_of_character() {
   return byte_of;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& cause) {
+[[noreturn]] void refuse_vocabulary(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(path, " is not a vocabulary"),
               {.cause = cause, .remedy = "take the encoder.json or vocab.json of a GPT-2 model"});
 }
@@ -43,7 +43,7 @@ Json read_json(const std::string& path) {
   try {
     return Json::parse(text);
   } catch (const Error& error) {
-    refuse(path, error.what());
+    refuse_vocabulary(path, error.what());
   }
 }
 
@@ -72,21 +72,21 @@ Files find_files(const std::string& directory) {
 // Of a JSON file {"token": id, ...}, the bytes of token i at i.
 std::vector<std::string> read_vocabulary(const std::string& path) {
   const Json entries = read_json(path);
-  if (!entries.is_object() || entries.empty()) refuse(path, "it is no JSON object of tokens");
+  if (!entries.is_object() || entries.empty()) refuse_vocabulary(path, "it is no JSON object of tokens");
   std::vector<std::string> texts(entries.size());
   for (const auto& [symbol, id] : entries.items()) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
-      refuse(path,
+      refuse_vocabulary(path,
              cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
                  texts.size(), ", which is how many tokens there are"));
     }
     const std::optional<std::string> bytes = bytes_of_symbol(symbol);
     if (!bytes || bytes->empty()) {
-      refuse(path,
+      refuse_vocabulary(path,
              cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
     }
     std::string& text = texts[id.get<size_t>()];
-    if (!text.empty()) refuse(path, cat("two tokens have the id ", id.words()));
+    if (!text.empty()) refuse_vocabulary(path, cat("two tokens have the id ", id.words()));
     text = *bytes;
   }
   return texts;
@@ -104,16 +104,16 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
     ++number;
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
-    const auto refuse = [&](const std::string& cause) {
+    const auto refuse_vocabulary = [&](const std::string& cause) {
       throw Error(ErrorCode::invalid_argument, cat("line ", number, " of ", path, " is no merge"),
                   {.cause = cause, .remedy = "take the two files of one and the same tokenizer"});
     };
     const std::vector<std::string> symbols = split(line, ' ');
-    if (symbols.size() != 2) refuse(cat("\"", line, "\" is not two tokens with a space between"));
+    if (symbols.size() != 2) refuse_vocabulary(cat("\"", line, "\" is not two tokens with a space between"));
     const auto id_of = [&](const std::string& symbol) {
       const std::optional<std::string> bytes = bytes_of_symbol(symbol);
       const auto found = bytes ? ids.find(*bytes) : ids.end();
-      if (found == ids.end()) refuse(cat("\"", symbol, "\" is not in the vocabulary"));
+      if (found == ids.end()) refuse_vocabulary(cat("\"", symbol, "\" is not in the vocabulary"));
       return found->second;
     };
     merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
@@ -125,7 +125,7 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
 // patterns or have tokens besides, which these files do not tell.
 void refuse_other_tokenizer(const std::string& directory, const std::vector<std::string>& symbols) {
   const std::filesystem::path folder(directory);
-  const auto refuse = [&](const char* file, const std::string& cause) {
+  const auto refuse_vocabulary = [&](const char* file, const std::string& cause) {
     throw Error(ErrorCode::invalid_argument, cat("the tokenizer in ", directory, " is not GPT-2's"),
                 {.where = folder / file,
                  .cause = cause,
@@ -137,7 +137,7 @@ void refuse_other_tokenizer(const std::string& directory, const std::vector<std:
     const Json config = read_json(folder / kConfig);
     const Json* const name = config.is_object() ? config.find("tokenizer_class") : nullptr;
     if (name != nullptr && *name != "GPT2Tokenizer" && *name != "GPT2TokenizerFast") {
-      refuse(kConfig, cat("its tokenizer_class is ", name->words()));
+      refuse_vocabulary(kConfig, cat("its tokenizer_class is ", name->words()));
     }
   }
   constexpr const char* kAdded = "added_tokens.json";
@@ -146,7 +146,7 @@ void refuse_other_tokenizer(const std::string& directory, const std::vector<std:
   if (!added.is_object()) return;
   for (const auto& [token, id] : added.items()) {
     if (std::ranges::find(symbols, token) != symbols.end()) continue;
-    refuse(kAdded, cat("it has the token ", in_quotes(token), ", and no vocabulary has it"));
+    refuse_vocabulary(kAdded, cat("it has the token ", in_quotes(token), ", and no vocabulary has it"));
   }
 }
 
@@ -179,7 +179,7 @@ BpeDescription read_gpt2_vocabulary(const std::string& directory) {
     if (std::ranges::find(symbols, std::string(1, static_cast<char>(byte))) != symbols.end()) {
       continue;
     }
-    refuse(files.vocabulary, cat("it has no token for byte ", byte));
+    refuse_vocabulary(files.vocabulary, cat("it has no token for byte ", byte));
   }
   description.vocabulary.merges = read_merges(files.merges, symbols);
   const auto end = std::ranges::find(symbols, "<|endoftext|>");

@@ -151,7 +151,7 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
   return pid;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& python,
+[[noreturn]] void refuse_columns(const std::string& path, const std::string& python,
                          const DocumentFields& fields, const std::string& message) {
   if (message == "pyarrow") {
     throw Error(ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
@@ -213,7 +213,7 @@ ColumnReader::Record ColumnReader::read_record() {
   std::memcpy(&length, head + 1 + sizeof(position_), sizeof(length));
   Record record{.kind = head[0], .text = std::string(length, '\0')};
   read_exactly(record.text);
-  if (record.kind == 'E') refuse(path_, python_, fields_, record.text);
+  if (record.kind == 'E') refuse_columns(path_, python_, fields_, record.text);
   return record;
 }
 

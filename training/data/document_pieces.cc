@@ -90,7 +90,7 @@ Pieces PieceReader::next() {
       take(pending_.size(), false, pieces);
       break;
     }
-    if (kind_of(files_[file_].path) == FileKind::text) {
+    if (kind_of(files_[file_].path) == DocumentKind::text) {
       add_text(std::move(*document), pieces);
     } else {
       add_whole(std::move(*document), pieces);

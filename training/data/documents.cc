@@ -159,22 +159,22 @@ class LineReader final : public DocumentReader {
 
 }  // namespace
 
-FileKind kind_of(const std::string& path) {
+DocumentKind kind_of(const std::string& path) {
   const std::string name = uncompressed_name(path);
   const auto ends_in = [&](const char* ending) { return name.ends_with(ending); };
-  if (ends_in(".jsonl") || ends_in(".ndjson")) return FileKind::lines;
+  if (ends_in(".jsonl") || ends_in(".ndjson")) return DocumentKind::lines;
   constexpr std::array kColumns = {".parquet", ".arrow", ".feather"};
-  return std::ranges::any_of(kColumns, ends_in) ? FileKind::columns : FileKind::text;
+  return std::ranges::any_of(kColumns, ends_in) ? DocumentKind::columns : DocumentKind::text;
 }
 
 std::unique_ptr<DocumentReader> open_documents(const std::string& path,
                                                const DocumentFields& fields) {
   switch (kind_of(path)) {
-    case FileKind::lines:
+    case DocumentKind::lines:
       return std::make_unique<LineReader>(path, fields);
-    case FileKind::columns:
+    case DocumentKind::columns:
       return std::make_unique<ColumnReader>(path, fields);
-    case FileKind::text:
+    case DocumentKind::text:
       break;
   }
   return std::make_unique<TextReader>(path);

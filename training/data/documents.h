@@ -38,13 +38,13 @@ class DocumentReader {
   virtual uint64_t position() const = 0;
 };
 
-enum class FileKind {
+enum class DocumentKind {
   text,     // one document, in parts; any name
   lines,    // .jsonl: objects of JSON, each in a line
   columns,  // .parquet, .arrow, .feather
 };
 
-FileKind kind_of(const std::string& path);  // by its name, .gz and .zst aside
+DocumentKind kind_of(const std::string& path);  // by its name, .gz and .zst aside
 
 // Throws Error naming the path where it cannot be read.
 std::unique_ptr<DocumentReader> open_documents(const std::string& path,

@@ -13,18 +13,18 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kBlock = size_t{1} << 20;
+constexpr size_t kIdxBlock = size_t{1} << 20;
 constexpr uint8_t kUnsignedByte = 0x08;  // the only type of element that MNIST has
 
-[[noreturn]] void refuse(const std::string& path, const std::string& cause) {
+[[noreturn]] void refuse_idx(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat("cannot read the IDX file ", path),
               {.cause = cause, .remedy = "fetch it again, or name the right file"});
 }
 
 // Reads through gzip where the file is compressed, and as it is where not.
-class Reader {
+class IdxReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
+  explicit IdxReader(const std::string& path) : path_(path) {
     errno = 0;
     file_.reset(::gzopen(path.c_str(), "rbe"));
     if (!file_) {
@@ -39,7 +39,7 @@ class Reader {
     int error = Z_OK;
     const char* message = ::gzerror(file_.get(), &error);
     if (error == Z_ERRNO) throw system_error(cat("cannot read the IDX file ", path_), errno);
-    if (count < 0 || error != Z_OK) refuse(path_, message);
+    if (count < 0 || error != Z_OK) refuse_idx(path_, message);
     return static_cast<size_t>(count);
   }
 
@@ -51,20 +51,20 @@ class Reader {
   std::unique_ptr<gzFile_s, Close> file_;
 };
 
-std::vector<size_t> read_dimensions(Reader& file, const std::string& path, size_t expected) {
+std::vector<size_t> read_dimensions(IdxReader& file, const std::string& path, size_t expected) {
   std::array<uint8_t, 4> word{};
-  if (file.read(word) < word.size()) refuse(path, "it ends within its header");
-  if (word[0] != 0 || word[1] != 0) refuse(path, "it does not begin with two zeros, as IDX does");
+  if (file.read(word) < word.size()) refuse_idx(path, "it ends within its header");
+  if (word[0] != 0 || word[1] != 0) refuse_idx(path, "it does not begin with two zeros, as IDX does");
   if (word[2] != kUnsignedByte) {
-    refuse(path, cat("its elements are of type ", int{word[2]}, ", not of type 8, bytes"));
+    refuse_idx(path, cat("its elements are of type ", int{word[2]}, ", not of type 8, bytes"));
   }
   if (word[3] != expected) {
-    refuse(path, cat("it has ", int{word[3]}, word[3] == 1 ? " dimension" : " dimensions",
+    refuse_idx(path, cat("it has ", int{word[3]}, word[3] == 1 ? " dimension" : " dimensions",
                      "; images have 3, labels 1"));
   }
   std::vector<size_t> dimensions;
   for (size_t i = 0; i < expected; ++i) {
-    if (file.read(word) < word.size()) refuse(path, "it ends within its header");
+    if (file.read(word) < word.size()) refuse_idx(path, "it ends within its header");
     dimensions.push_back(size_t{word[0]} << 24 | size_t{word[1]} << 16 | size_t{word[2]} << 8 |
                          word[3]);
   }
@@ -72,32 +72,32 @@ std::vector<size_t> read_dimensions(Reader& file, const std::string& path, size_
 }
 
 // All that follows the header. In blocks: a damaged count costs no more memory than the file has.
-std::vector<uint8_t> read_elements(Reader& file, const std::string& path, size_t count) {
+std::vector<uint8_t> read_elements(IdxReader& file, const std::string& path, size_t count) {
   std::vector<uint8_t> elements;
   while (elements.size() < count) {
     const size_t before = elements.size();
-    elements.resize(before + std::min(kBlock, count - before));
+    elements.resize(before + std::min(kIdxBlock, count - before));
     const size_t wanted = elements.size() - before;
     const size_t found = file.read(std::span(elements).subspan(before));
     if (found < wanted) {
-      refuse(path, cat("its header promises ", count, " bytes, but there are ", before + found));
+      refuse_idx(path, cat("its header promises ", count, " bytes, but there are ", before + found));
     }
   }
   std::array<uint8_t, 1> more{};
-  if (file.read(more) != 0) refuse(path, cat("it goes on after the ", count, " bytes it promises"));
+  if (file.read(more) != 0) refuse_idx(path, cat("it goes on after the ", count, " bytes it promises"));
   return elements;
 }
 
 }  // namespace
 
 IdxImages read_idx_images(const std::string& path) {
-  Reader file(path);
+  IdxReader file(path);
   const std::vector<size_t> dimensions = read_dimensions(file, path, 3);
   IdxImages images{.count = dimensions[0], .rows = dimensions[1], .columns = dimensions[2]};
   size_t bytes = 0;
   if (__builtin_mul_overflow(images.rows, images.columns, &bytes) ||
       __builtin_mul_overflow(bytes, images.count, &bytes)) {
-    refuse(path, cat("its header promises ", images.count, " images of ", images.rows, " x ",
+    refuse_idx(path, cat("its header promises ", images.count, " images of ", images.rows, " x ",
                      images.columns));
   }
   images.pixels = read_elements(file, path, bytes);
@@ -105,7 +105,7 @@ IdxImages read_idx_images(const std::string& path) {
 }
 
 std::vector<uint8_t> read_idx_labels(const std::string& path) {
-  Reader file(path);
+  IdxReader file(path);
   return read_elements(file, path, read_dimensions(file, path, 1).front());
 }
 

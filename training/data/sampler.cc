@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kLongestCycle = uint32_t{1} << 20;
 
-void check(const std::vector<SampledSet>& sets) {
+void check_sampler(const std::vector<SampledSet>& sets) {
   if (sets.empty() || sets.size() > kLongestCycle) {
     throw Error(ErrorCode::invalid_argument, cat("cannot sample from ", sets.size(), " data sets"),
                 {.remedy = cat("give at least one and at most ", kLongestCycle)});
@@ -23,7 +23,7 @@ void check(const std::vector<SampledSet>& sets) {
   for (size_t i = 0; i < sets.size(); ++i) {
     if (sets[i].size == 0) {
       throw Error(ErrorCode::invalid_argument, cat("data set ", i, " has no examples"),
-                  {.remedy = "leave it out, or check that its file holds a whole example"});
+                  {.remedy = "leave it out, or check_sampler that its file holds a whole example"});
     }
     if (!(sets[i].weight > 0) || !std::isfinite(sets[i].weight)) {
       throw Error(ErrorCode::invalid_argument,
@@ -92,7 +92,7 @@ size_t earliest_deadline(const std::vector<Turns>& all, uint64_t step) {
 
 Sampler::Sampler(std::vector<SampledSet> sets, uint64_t seed)
     : sets_(std::move(sets)), seed_(seed) {
-  check(sets_);
+  check_sampler(sets_);
   turns_of_ = count_turns(shares_of(sets_));
   const uint64_t length = std::accumulate(turns_of_.begin(), turns_of_.end(), uint64_t{0});
   std::vector<Turns> all;

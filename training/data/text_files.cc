@@ -17,17 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBlock = size_t{1} << 20;
+constexpr size_t kTextBlock = size_t{1} << 20;
 
-Error unreadable(const std::string& path, int errno_value) {
+Error unreadable_text(const std::string& path, int errno_value) {
   return system_error(cat("cannot read the text ", path), errno_value,
                       {.remedy = "check the path and its permissions"});
 }
 
 // Whether there is a NUL byte in what a file begins with; files of columns have them.
 bool is_binary(const std::string& path) {
-  if (kind_of(path) == FileKind::columns) return false;
-  std::string block(kBlock, '\0');
+  if (kind_of(path) == DocumentKind::columns) return false;
+  std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
   return block.find('\0') != block.npos;
 }
@@ -39,12 +39,12 @@ void add_directory(const std::string& directory, std::vector<TextFile>& files) {
        entry.increment(error)) {
     if (entry->symlink_status().type() == fs::file_type::regular) paths.push_back(entry->path());
   }
-  if (error) throw unreadable(directory, error.value());
+  if (error) throw unreadable_text(directory, error.value());
   std::ranges::sort(paths);
   const size_t before = files.size();
   for (const std::string& path : paths) {
     const uint64_t bytes = fs::file_size(path, error);
-    if (error) throw unreadable(path, error.value());
+    if (error) throw unreadable_text(path, error.value());
     if (bytes > 0 && !is_binary(path)) files.push_back({path, bytes});
   }
   if (files.size() == before) {
@@ -69,7 +69,7 @@ void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& fi
 }  // namespace
 
 void read_texts(const std::string& path, const std::function<void(std::string_view)>& use) {
-  const bool lines = kind_of(path) != FileKind::text;
+  const bool lines = kind_of(path) != DocumentKind::text;
   const std::unique_ptr<DocumentReader> reader = open_documents(path, {});
   while (std::optional<Document> document = reader->next()) {
     if (document->prompt) {
@@ -87,7 +87,7 @@ std::vector<TextFile> find_text_files(std::vector<std::string> paths) {
   std::vector<TextFile> files;
   for (const std::string& path : paths) {
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) throw unreadable(path, errno);
+    if (::stat(path.c_str(), &status) != 0) throw unreadable_text(path, errno);
     if (S_ISDIR(status.st_mode)) {
       add_directory(path, files);
     } else if (S_ISREG(status.st_mode)) {

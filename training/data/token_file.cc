@@ -34,7 +34,7 @@ constexpr uint64_t kMostCounted = std::numeric_limits<int32_t>::max();
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 constexpr TokenFormat kLlama3{.vocabulary = 128256, .end_of_text = 128000};
 constexpr int64_t kBytes = 256;
-constexpr uint64_t kBlock = uint64_t{1} << 20;  // bytes that are read at a time
+constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // bytes that are read at a time
 
 // Our own words of the header.
 struct OwnWords {
@@ -48,7 +48,7 @@ struct OwnWords {
   int64_t vocabulary = 0;
 };
 
-[[noreturn]] void refuse(const std::string& path, const std::string& cause) {
+[[noreturn]] void refuse_tokens(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(path, " is not a token file"),
               {.cause = cause, .remedy = "write it with `tutti tokenize`, or as llm.c does"});
 }
@@ -62,13 +62,13 @@ OwnWords own_words(const Header& header) {
 // Bytes of a token.
 uint64_t check_kind(const std::string& path, const Header& header) {
   if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
-    refuse(path,
+    refuse_tokens(path,
            cat("its magic number is ", header[0], ", not ", kNarrowMagic, " or ", kWideMagic));
   }
   const bool wide = header[0] == kWideMagic;
   if (wide ? header[1] != kWideVersion && header[1] != kMarkedVersion
            : header[1] != kNarrowVersion) {
-    refuse(path,
+    refuse_tokens(path,
            cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
   }
   return wide ? sizeof(uint32_t) : sizeof(uint16_t);
@@ -76,21 +76,21 @@ uint64_t check_kind(const std::string& path, const Header& header) {
 
 void check_count(const std::string& path, const Header& header, uint64_t bytes, uint64_t width) {
   if (bytes % width != 0) {
-    refuse(path, cat("it has ", bytes, " bytes after its header, no multiple of the ", width,
+    refuse_tokens(path, cat("it has ", bytes, " bytes after its header, no multiple of the ", width,
                      " of a token"));
   }
   const uint64_t found = bytes / width;
   const OwnWords own = own_words(header);
   const bool is_own = own.magic == OwnWords::kMagic;
   if (is_own && own.count != found) {
-    refuse(path, cat("its header counts ", own.count, " tokens, but there are ", found));
+    refuse_tokens(path, cat("its header counts ", own.count, " tokens, but there are ", found));
   }
   const uint64_t counted = is_own ? std::min(found, kMostCounted) : found;
   if (header[2] < 0 || static_cast<uint64_t>(header[2]) != counted) {
-    refuse(path, cat("its header counts ", header[2], " tokens, but there are ", found));
+    refuse_tokens(path, cat("its header counts ", header[2], " tokens, but there are ", found));
   }
   if (is_own && (own.vocabulary < 1 || own.end_of_text >= own.vocabulary)) {
-    refuse(path, cat("its header tells of a vocabulary of ", own.vocabulary,
+    refuse_tokens(path, cat("its header tells of a vocabulary of ", own.vocabulary,
                      " and the end of text ", own.end_of_text));
   }
 }
@@ -122,10 +122,10 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
     throw system_error(cat("cannot read the token file ", path_), errno,
                        {.remedy = "check the path and its permissions"});
   }
-  if (!S_ISREG(status.st_mode)) refuse(path_, "it is no regular file");
+  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is no regular file");
   const auto bytes = static_cast<uint64_t>(status.st_size);
   if (bytes < sizeof(Header)) {
-    refuse(path_, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
+    refuse_tokens(path_, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
   }
   Header header;
   read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(header)));
@@ -183,8 +183,8 @@ uint32_t TokenFile::largest_in(std::span<const std::byte> block) const {
 
 uint32_t TokenFile::largest_of_all() const {
   uint32_t largest = 0;
-  for (uint64_t place = 0; place < size_ * width_; place += kBlock) {
-    largest = std::max(largest, largest_in(block_at(place, kBlock)));
+  for (uint64_t place = 0; place < size_ * width_; place += kTokenBlock) {
+    largest = std::max(largest, largest_in(block_at(place, kTokenBlock)));
   }
   return largest;
 }
@@ -195,8 +195,8 @@ TokenSummary TokenFile::look() const {
   constexpr uint64_t kSparseBlocks = 256;
   const uint64_t all = size_ * width_;
   const bool whole = all <= kReadWhole;
-  const uint64_t block = whole ? kBlock : kSparseBlock;
-  const uint64_t blocks = whole ? (all + kBlock - 1) / kBlock : kSparseBlocks;
+  const uint64_t block = whole ? kTokenBlock : kSparseBlock;
+  const uint64_t blocks = whole ? (all + kTokenBlock - 1) / kTokenBlock : kSparseBlocks;
   uint64_t hash = size_;
   uint32_t largest = 0;
   for (uint64_t i = 0; i < blocks; ++i) {
@@ -213,7 +213,7 @@ TokenSummary TokenFile::look() const {
     largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }
   if (largest > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
-    refuse(path_, cat("it has the token ", largest, "; they have 31 bits"));
+    refuse_tokens(path_, cat("it has the token ", largest, "; they have 31 bits"));
   }
   const int64_t kinds = size_ == 0 ? 0 : int64_t{largest} + 1;
   TokenSummary found{.format = usual, .fingerprint = hash};

@@ -48,7 +48,7 @@ void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
 
 // What the first record of each kind of file says.
 bool has_prompts(const std::vector<TextFile>& files, const DocumentFields& fields) {
-  std::set<FileKind> seen = {FileKind::text};
+  std::set<DocumentKind> seen = {DocumentKind::text};
   for (const TextFile& file : files) {
     if (!seen.insert(kind_of(file.path)).second) continue;
     const std::optional<Document> first = open_documents(file.path, fields)->next();

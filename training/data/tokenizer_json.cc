@@ -18,11 +18,11 @@
 namespace tutti::training {
 namespace {
 
-using Alphabet = BpeVocabulary::Alphabet;
+using ByteAlphabet = BpeVocabulary::Alphabet;
 constexpr std::string_view kMarker = "\u2581";
 constexpr uint64_t kMostTokens = uint64_t{1} << 24;
 
-[[noreturn]] void refuse(const std::string& cause) { throw Error(ErrorCode::unsupported, cause); }
+[[noreturn]] void refuse_tokenizer(const std::string& cause) { throw Error(ErrorCode::unsupported, cause); }
 
 const Json* given(const Json& json, std::string_view name) {
   const Json* found = json.find(name);
@@ -37,7 +37,7 @@ void require_off(const Json& json, const std::string& what,
     if (value == nullptr || *value == Json(false) || *value == Json(0) || *value == Json("")) {
       continue;
     }
-    refuse(cat(what, " has ", name, " ", value->dump(), ", which is not supported"));
+    refuse_tokenizer(cat(what, " has ", name, " ", value->dump(), ", which is not supported"));
   }
 }
 
@@ -56,7 +56,7 @@ std::vector<const Json*> components(const Json& json, const char* name, const ch
 std::string text_pattern(const Json& component) {
   const Json* text = component.at("pattern").find("String");
   if (text == nullptr || text->get<std::string>().empty()) {
-    refuse(cat(type_of(component), " by a regular expression is not supported"));
+    refuse_tokenizer(cat(type_of(component), " by a regular expression is not supported"));
   }
   return text->get<std::string>();
 }
@@ -70,14 +70,14 @@ std::string escaped(std::string_view text) {
   return pattern;
 }
 
-class Reader {
+class TokenizerReader {
  public:
-  explicit Reader(const Json& json) : json_(json), model_(json.at("model")) {}
+  explicit TokenizerReader(const Json& json) : json_(json), model_(json.at("model")) {}
 
   BpeDescription read() {
     const Json* type = given(model_, "type");
     if (type != nullptr && *type != Json("BPE")) {
-      refuse(cat("its model ", in_quotes(type->get<std::string>()), " is not BPE"));
+      refuse_tokenizer(cat("its model ", in_quotes(type->get<std::string>()), " is not BPE"));
     }
     read_normalizer();
     read_pre_tokenizer();
@@ -98,11 +98,11 @@ class Reader {
       } else if (type == "Replace") {
         const std::string from = text_pattern(*step);
         if (rewrite.prefix.find(from) != std::string::npos) {
-          refuse("its normalizer replaces a part of what it has put before the text");
+          refuse_tokenizer("its normalizer replaces a part of what it has put before the text");
         }
         rewrite.replacements.emplace_back(from, step->at("content").get<std::string>());
       } else {
-        refuse(cat("its normalizer ", in_quotes(type), " is not supported"));
+        refuse_tokenizer(cat("its normalizer ", in_quotes(type), " is not supported"));
       }
     }
   }
@@ -111,7 +111,7 @@ class Reader {
     for (const Json* step : components(json_, "pre_tokenizer", "pretokenizers")) {
       const std::string type = type_of(*step);
       if (byte_level_ || description_.cut_at_marker) {
-        refuse(cat("its pre-tokenizer has ", in_quotes(type), " after one that writes texts anew"));
+        refuse_tokenizer(cat("its pre-tokenizer has ", in_quotes(type), " after one that writes texts anew"));
       }
       if (type == "ByteLevel") {
         read_byte_level(*step);
@@ -123,7 +123,7 @@ class Reader {
       } else if (type == "Metaspace") {
         read_metaspace(*step);
       } else {
-        refuse(cat("its pre-tokenizer ", in_quotes(type), " is not supported"));
+        refuse_tokenizer(cat("its pre-tokenizer ", in_quotes(type), " is not supported"));
       }
     }
   }
@@ -132,7 +132,7 @@ class Reader {
     byte_level_ = true;
     if (step.value("add_prefix_space", true)) {
       if (!description_.patterns.empty()) {
-        refuse("its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
+        refuse_tokenizer("its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
       }
       description_.before_words = {.prefix = " ", .unless_there = true};
     }
@@ -142,7 +142,7 @@ class Reader {
   void read_split(const Json& step) {
     const std::string behavior = step.at("behavior").get<std::string>();
     if (behavior != "Isolated") {
-      refuse(cat("Split with the behavior ", in_quotes(behavior), " is not supported"));
+      refuse_tokenizer(cat("Split with the behavior ", in_quotes(behavior), " is not supported"));
     }
     const Json* expression = step.at("pattern").find("Regex");
     const std::string pattern =
@@ -155,7 +155,7 @@ class Reader {
     std::string scheme = step.value("prepend_scheme", std::string());
     if (scheme.empty()) scheme = step.value("add_prefix_space", true) ? "always" : "never";
     if (!description_.patterns.empty() || !description_.normalizer.empty()) {
-      refuse("Metaspace after other steps is not supported");
+      refuse_tokenizer("Metaspace after other steps is not supported");
     }
     TextRewrite& rewrite = description_.before_words;
     rewrite.replacements.emplace_back(" ", marker);
@@ -177,12 +177,12 @@ class Reader {
       size = std::max(size, checked(text, token.at("id")) + 1);
     }
     BpeVocabulary& vocabulary = description_.vocabulary;
-    vocabulary.alphabet = byte_level_ ? Alphabet::bytes : Alphabet::characters;
+    vocabulary.alphabet = byte_level_ ? ByteAlphabet::bytes : ByteAlphabet::characters;
     vocabulary.symbols.resize(size);
     description_.texts.resize(size);
     for (const auto& [symbol, id] : entries.items()) {
       const size_t place = id.get<size_t>();
-      if (description_.texts[place]) refuse(cat("two tokens have the id ", place));
+      if (description_.texts[place]) refuse_tokenizer(cat("two tokens have the id ", place));
       ids_.emplace(symbol, static_cast<int32_t>(place));
       const std::optional<std::string> bytes =
           byte_level_ ? bytes_of_symbol(symbol) : std::optional(symbol);
@@ -201,10 +201,10 @@ class Reader {
   // Without byte_fallback a character that is no token is unknown, whatever bytes there are.
   void forget_bytes() {
     if (!description_.vocabulary.unknown) {
-      refuse("its model has neither bytes (ByteLevel or byte_fallback) nor an unk_token");
+      refuse_tokenizer("its model has neither bytes (ByteLevel or byte_fallback) nor an unk_token");
     }
     if (ids_.contains("<0x00>")) {
-      refuse("its model has tokens for bytes, but byte_fallback is off");
+      refuse_tokenizer("its model has tokens for bytes, but byte_fallback is off");
     }
   }
 
@@ -213,7 +213,7 @@ class Reader {
     for (const Json& merge : model_.at("merges")) {
       std::vector<std::string> symbols = merge.is_string() ? split(merge.get<std::string>(), ' ')
                                                            : merge.get<std::vector<std::string>>();
-      if (symbols.size() != 2) refuse(cat("the merge ", merge.dump(), " is not of two tokens"));
+      if (symbols.size() != 2) refuse_tokenizer(cat("the merge ", merge.dump(), " is not of two tokens"));
       merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
     }
   }
@@ -235,7 +235,7 @@ class Reader {
                  step->at("stop") == Json(0)) {
         description_.blanks_to_strip = step->at("start").get<size_t>();
       } else {
-        refuse(cat("its decoder ", in_quotes(type), " is not supported here"));
+        refuse_tokenizer(cat("its decoder ", in_quotes(type), " is not supported here"));
       }
     }
   }
@@ -298,7 +298,7 @@ class Reader {
 
   static size_t checked(const std::string& symbol, const Json& id) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= kMostTokens) {
-      refuse(cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
+      refuse_tokenizer(cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
                  kMostTokens));
     }
     return id.get<size_t>();
@@ -306,7 +306,7 @@ class Reader {
 
   int32_t id_of(const std::string& symbol) const {
     const auto found = ids_.find(symbol);
-    if (found == ids_.end()) refuse(cat(in_quotes(symbol), " is not in the vocabulary"));
+    if (found == ids_.end()) refuse_tokenizer(cat(in_quotes(symbol), " is not in the vocabulary"));
     return found->second;
   }
 
@@ -347,7 +347,7 @@ std::optional<int32_t> find_end(const BpeDescription& description, const std::st
 BpeDescription read_tokenizer_json(const std::string& path) {
   try {
     const Json json = Json::parse(file_text(path, FileKind::tokenizer));
-    BpeDescription description = Reader(json).read();
+    BpeDescription description = TokenizerReader(json).read();
     description.end_of_text = find_end(description, path);
     return description;
   } catch (const Error& error) {

@@ -18,7 +18,7 @@ constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
 // After a backslash, what means the same in both libraries.
 constexpr std::string_view kSameEscapes = "pPdDrntf";
 
-[[noreturn]] void refuse(std::string_view pattern, const std::string& cause) {
+[[noreturn]] void refuse_splitter(std::string_view pattern, const std::string& cause) {
   throw Error(ErrorCode::unsupported, "cannot take the tokenizer's regular expression",
               {.where = std::string(pattern), .cause = cause});
 }
@@ -30,7 +30,7 @@ std::string translated(std::string_view pattern) {
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c == '\\') {
-      if (++i == pattern.size()) refuse(pattern, "it ends with a backslash");
+      if (++i == pattern.size()) refuse_splitter(pattern, "it ends with a backslash");
       const char escaped = pattern[i];
       const bool letter = std::isalnum(static_cast<uint8_t>(escaped)) != 0;
       if (escaped == 's') {
@@ -38,7 +38,7 @@ std::string translated(std::string_view pattern) {
       } else if (escaped == 'S' && !in_class) {
         out += cat("[^", kSpace, ']');
       } else if (letter && kSameEscapes.find(escaped) == kSameEscapes.npos) {
-        refuse(pattern, cat("\\", escaped, " is not supported"));
+        refuse_splitter(pattern, cat("\\", escaped, " is not supported"));
       } else {
         out += {'\\', escaped};
         const bool property = (escaped == 'p' || escaped == 'P') && pattern.substr(i + 1, 1) == "{";
@@ -49,7 +49,7 @@ std::string translated(std::string_view pattern) {
     const bool anchor = !in_class && (c == '^' || c == '$');
     const bool nested = in_class && (c == '[' || pattern.substr(i, 2) == "&&");
     const bool doubled = !in_class && c == '}' && pattern.substr(i + 1, 1) == "+";
-    if (anchor || nested || doubled) refuse(pattern, cat("its ", c, " is not supported"));
+    if (anchor || nested || doubled) refuse_splitter(pattern, cat("its ", c, " is not supported"));
     if (!in_class && c == '[') {
       in_class = true;
       out += c;
@@ -105,7 +105,7 @@ WordSplitter::WordSplitter(std::string_view given) : cuts_(cuts_of(given)) {
   const std::string pattern = translated(given);
   pattern_.reset(pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_MATCH_INVALID_UTF,
                                &error, &position, nullptr));
-  if (!pattern_) refuse(given, message_of(error));
+  if (!pattern_) refuse_splitter(given, message_of(error));
   // Where there is no just-in-time compiler, matching is slower and no less right.
   pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);
 }

@@ -167,7 +167,7 @@ void write_config(const Json& model, const Architecture& architecture,
   write_text(cat(folder, '/', kConfigFile), config.dump(2) + "\n");
 }
 
-void copy_companions(const std::string& from, const std::string& folder) {
+void copy_into(const std::string& from, const std::string& folder) {
   for (const std::string& name : companions_in(from)) {
     write_text(cat(folder, '/', name), read_text(cat(from, '/', name)));
   }
@@ -278,7 +278,7 @@ void export_model(const Checkpoint& checkpoint, const std::string& companions,
   NewDirectory target(directory, options.overwrite, source_of(checkpoint));
   write_config(model, architecture, companions, target.folder(), options.dtype);
   write_weights(checkpoint, shards_of(checkpoint, architecture, options), target.folder());
-  copy_companions(companions, target.folder());
+  copy_into(companions, target.folder());
   target.publish();
 }
 

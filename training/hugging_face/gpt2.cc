@@ -6,7 +6,7 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-Json model_of(const ConfigReader& config) {
+Json gpt2_model_of(const ConfigReader& config) {
   const std::string activation = config.text("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
     config.refuse("activation_function", "gelu_new, the tanh form of GELU");
@@ -26,7 +26,7 @@ Json model_of(const ConfigReader& config) {
           {"tied", config.truth("tie_word_embeddings", true)}};
 }
 
-void describe(const Json& model, Json& config) {
+void gpt2_describe(const Json& model, Json& config) {
   const bool is_gpt2 = model.at("norm") == "layer" && model.at("mlp") == "gelu" &&
                        model.at("positions") == "learned" && model.at("bias") == true;
   if (!is_gpt2) {
@@ -52,13 +52,13 @@ void describe(const Json& model, Json& config) {
   if (!config.contains("attn_pdrop")) config["attn_pdrop"] = 0.0;
 }
 
-bool is_transposed(std::string_view parameter) {
+bool gpt2_is_transposed(std::string_view parameter) {
   return parameter.ends_with("c_attn.weight") || parameter.ends_with("c_proj.weight") ||
          parameter.ends_with("c_fc.weight");
 }
 
 // Causal masks.
-bool is_constant(std::string_view name) {
+bool gpt2_is_constant(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
@@ -70,10 +70,10 @@ Architecture gpt2() {
           .kind = "gpt2",
           .prefix = "transformer.",
           .embedding = "wte.weight",
-          .model_of = model_of,
-          .describe = describe,
-          .is_transposed = is_transposed,
-          .is_constant = is_constant};
+          .model_of = gpt2_model_of,
+          .describe = gpt2_describe,
+          .is_transposed = gpt2_is_transposed,
+          .is_constant = gpt2_is_constant};
 }
 
 }  // namespace tutti::training::hugging_face

@@ -29,7 +29,7 @@ void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
   model["rope_high_turns"] = rope.number("high_freq_factor");
 }
 
-Json model_of(const ConfigReader& config) {
+Json llama_model_of(const ConfigReader& config) {
   const std::string activation = config.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") config.refuse("hidden_act", "silu");
   const int64_t width = config.whole("hidden_size");
@@ -67,7 +67,7 @@ void describe_rope(const Json& model, Json& config) {
   config["rope_parameters"] = rope;
 }
 
-void describe(const Json& model, Json& config) {
+void llama_describe(const Json& model, Json& config) {
   config["vocab_size"] = model.at("vocabulary");
   config["hidden_size"] = model.at("width");
   config["intermediate_size"] = model.at("hidden");
@@ -87,10 +87,10 @@ void describe(const Json& model, Json& config) {
   describe_rope(model, config);
 }
 
-bool is_transposed(std::string_view) { return false; }
+bool llama_is_transposed(std::string_view) { return false; }
 
 // The rotary positions' frequencies.
-bool is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace
 
@@ -100,10 +100,10 @@ Architecture llama() {
           .kind = "llama",
           .prefix = "model.",
           .embedding = "embed_tokens.weight",
-          .model_of = model_of,
-          .describe = describe,
-          .is_transposed = is_transposed,
-          .is_constant = is_constant};
+          .model_of = llama_model_of,
+          .describe = llama_describe,
+          .is_transposed = llama_is_transposed,
+          .is_constant = llama_is_constant};
 }
 
 }  // namespace tutti::training::hugging_face

@@ -46,9 +46,9 @@ void describe(Schema& schema, MlpModelConfig& config) {
 
 const Described<MlpModelConfig> kMlp{"model", "kind", "mlp", describe};
 
-class EmbedUnit : public Unit {
+class MlpEmbedUnit : public Unit {
  public:
-  EmbedUnit(ParameterTable& table, const MlpModelConfig& config)
+  MlpEmbedUnit(ParameterTable& table, const MlpModelConfig& config)
       : config_(config), embedding_(table, "embed", config.vocabulary, config.embedding, 1) {}
 
   std::string name() const override { return "embed"; }
@@ -117,9 +117,9 @@ class HiddenUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-class HeadUnit : public Unit {
+class MlpHeadUnit : public Unit {
  public:
-  HeadUnit(ParameterTable& table, int64_t inputs, int64_t vocabulary)
+  MlpHeadUnit(ParameterTable& table, int64_t inputs, int64_t vocabulary)
       : output_(table, "head", inputs, vocabulary, {.deviation = deviation(kOutputGain, inputs)}) {}
 
   std::string name() const override { return "head"; }
@@ -146,13 +146,13 @@ class HeadUnit : public Unit {
 }  // namespace
 
 MlpModel::MlpModel(const MlpModelConfig& config) : config_(checked(config)) {
-  add_unit<EmbedUnit>(config_);
+  add_unit<MlpEmbedUnit>(config_);
   int64_t width = config_.context * config_.embedding;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     add_unit<HiddenUnit>(layer, width, config_.hidden);
     width = config_.hidden;
   }
-  add_unit<HeadUnit>(width, config_.vocabulary);
+  add_unit<MlpHeadUnit>(width, config_.vocabulary);
 }
 
 double MlpModel::flops_per_sample() const {

@@ -213,9 +213,9 @@ class ResidualUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-class HeadUnit : public Unit {
+class ResnetHeadUnit : public Unit {
  public:
-  HeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)
+  ResnetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)
       : pooling_(Pooling::global_average(input)),
         output_(table, "fc", input.channels, classes,
                 {.deviation = 1 / std::sqrt(static_cast<double>(input.channels))}) {}
@@ -269,7 +269,7 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_
       shape = unit.output();
     }
   }
-  add_unit<HeadUnit>(shape, config_.classes);
+  add_unit<ResnetHeadUnit>(shape, config_.classes);
   multiplications_ += static_cast<double>(shape.channels * config_.classes);
 }
 

@@ -11,7 +11,7 @@
 namespace tutti::training::pipeline {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
 constexpr int kMostWorkers = 1024;  // of a level: the search's time grows with their square
 
 double seconds_on(const Link& link, double bytes) { return link.latency + bytes / link.bandwidth; }
@@ -63,7 +63,7 @@ struct Level {
   Runs alone;  // A^{k-1}(i -> j, all)
 
   double stage(const Part& part) const {
-    if (part.workers > 1 && !replicates) return kNever;
+    if (part.workers > 1 && !replicates) return kNoTime;
     return replicated(alone.at(part.first, part.end), part.workers,
                       parameter_bytes.at(part.first, part.end), link);
   }
@@ -103,7 +103,7 @@ class Pipelines {
 
  private:
   struct Choice {
-    double time = kNever;
+    double time = kNoTime;
     Part last;  // the last stage
   };
 
@@ -190,7 +190,7 @@ Runs rank_times(std::span<const Layer> layers, const Runs& parameter_bytes, int6
   for (size_t first = 0; first < layers.size(); ++first) {
     for (size_t end = first + 1; end <= layers.size(); ++end) {
       if (parameter_bytes.at(first, end) > static_cast<double>(memory)) {
-        times.at(first, end) = kNever;
+        times.at(first, end) = kNoTime;
       }
     }
   }
@@ -241,7 +241,7 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
   const Level nodes{layers,          parameter_bytes, cluster.nodes,
                     cluster.between, replicates,      node_times(ranks)};
   const Pipelines pipelines(nodes, 0);
-  if (pipelines.time(layers.size()) == kNever) refuse_size(layers, cluster);
+  if (pipelines.time(layers.size()) == kNoTime) refuse_size(layers, cluster);
   std::vector<Stage> stages;
   int node = 0;
   for (const Part& outer : pipelines.parts(layers.size())) {
@@ -292,7 +292,7 @@ Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster) {
   const double bytes = parameter_bytes.at(0, layers.size());
   const double rank =
       rank_times(layers, parameter_bytes, cluster.parameter_memory).at(0, layers.size());
-  if (rank == kNever) refuse_size(layers, cluster);
+  if (rank == kNoTime) refuse_size(layers, cluster);
   const double node = replicated(rank, cluster.ranks_per_node, bytes, cluster.inside);
   Stage stage{0, static_cast<int>(layers.size())};
   stage.ranks = ranks_of(0, cluster.nodes, cluster.ranks_per_node, 0, cluster.ranks_per_node);

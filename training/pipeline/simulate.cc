@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/pipeline/census.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -26,8 +27,6 @@ struct Tasks {
   std::vector<std::vector<Task>> ranks;
   size_t results = 0;
 };
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 [[noreturn]] void refuse(std::string_view what, std::string_view cause, std::string_view remedy) {
   throw Error(ErrorCode::invalid_argument, what,

@@ -11,13 +11,13 @@ namespace tutti::bootstrap {
 namespace {
 
 // Between repetitions: at first, and at most.
-constexpr std::chrono::milliseconds kFirstPause{5};
-constexpr std::chrono::milliseconds kLongestPause{200};
+constexpr std::chrono::milliseconds kFirstRetry{5};
+constexpr std::chrono::milliseconds kLongestRetry{200};
 // A member that has not heard of a decision keeps its communicator from the next one, so that of
 // each communicator one is enough.
 constexpr size_t kMostKept = 4096;
 // After those that are left have turned out to be too few: for word that others have ended.
-constexpr std::chrono::seconds kTimeToHear{5};
+constexpr std::chrono::seconds kTimeToHearMembers{5};
 
 std::string to_bits(const std::vector<bool>& places) {
   std::string bits((places.size() + 7) / 8, '\0');
@@ -46,7 +46,7 @@ void Agreements::start(AgreementId id, Contribution contribution, std::chrono::m
   }
   agreement.done = std::move(done);
   agreement.deadline = channel_->now() + timeout;
-  agreement.pause = kFirstPause;
+  agreement.pause = kFirstRetry;
   agreement.minority_since.reset();
   if (agreement.decided) return decide(id, agreement, Decision(*agreement.decided));
   repeat(id);
@@ -83,7 +83,7 @@ void Agreements::repeat(AgreementId id) {
     return fail(agreement, agreement.minority_since ? cut_off(agreement) : overdue(agreement));
   }
   const std::chrono::milliseconds pause = agreement.pause;
-  agreement.pause = std::min(2 * pause, kLongestPause);
+  agreement.pause = std::min(2 * pause, kLongestRetry);
   channel_->call_after(pause, [this, id] { repeat(id); });
 }
 
@@ -121,7 +121,7 @@ void Agreements::step_in_minority(Agreement& agreement) {
   const Clock::time_point now = channel_->now();
   if (!agreement.minority_since) agreement.minority_since = now;
   const bool may_end =
-      channel_->may_hear_of_ends() && now < *agreement.minority_since + kTimeToHear;
+      channel_->may_hear_of_ends() && now < *agreement.minority_since + kTimeToHearMembers;
   if (!may_end) fail(agreement, cut_off(agreement));
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeToOpen{30};  // some SYNs may be lost on a busy link
 constexpr std::chrono::milliseconds kTimeToOpenPerRank{20};
-constexpr std::chrono::milliseconds kLongestPause{500};
+constexpr std::chrono::milliseconds kLongestConnectPause{500};
 
 bool renews(const Hello& hello) { return hello.number > 0; }
 
@@ -161,7 +161,7 @@ void Connector::pause(Attempt& attempt) {
   attempt.received = 0;
   attempt.stage = Stage::pausing;
   attempt.resume_at = Clock::now() + attempt.pause;
-  attempt.pause = std::min(2 * attempt.pause, kLongestPause);
+  attempt.pause = std::min(2 * attempt.pause, kLongestConnectPause);
 }
 
 void Connector::drop(uint64_t communicator) {

@@ -21,8 +21,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLongestPause{100};
-constexpr std::chrono::seconds kTimeToHear{2};
+constexpr std::chrono::milliseconds kLongestFetchPause{100};
+constexpr std::chrono::seconds kTimeToHearOfDeath{2};
 
 // One byte that carries the descriptor; true if it went.
 bool send_descriptor(int socket, int fd) {
@@ -68,8 +68,8 @@ Fd receive_descriptor(int socket) {
 
 // The owner's sockets close before the news of its death arrives: waits for that.
 [[noreturn]] void throw_death_or(const Error& error, const DeathOfOwner& death) {
-  const Deadline deadline = Deadline::after(kTimeToHear);
-  for (GrowingPause pause(kLongestPause); !deadline.passed(); pause.sleep()) {
+  const Deadline deadline = Deadline::after(kTimeToHearOfDeath);
+  for (GrowingPause pause(kLongestFetchPause); !deadline.passed(); pause.sleep()) {
     if (const std::optional<Error> told = death()) throw Error(*told);
   }
   throw Error(error);
@@ -132,7 +132,7 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
                  {.cause = "that rank is stuck, slow, or makes other calls"});
   };
   ByteStream stream;
-  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestFetchPause)) {
     Fd socket;
     const int error = try_connect(unix_address(unix_name), deadline, socket);
     if (is_descriptor_shortage(error)) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds kSayWhoIsMissing{10};
 // After a connection broke, for the launcher to tell how the rank ended.
-constexpr std::chrono::milliseconds kTimeToTell{500};
+constexpr std::chrono::milliseconds kTimeToTellRoot{500};
 // For ranks that come late to hear why there will be no job.
 constexpr std::chrono::seconds kTimeToHear{1};
 // For released ranks to take the connection by which they hear it, and for so many at a time.
@@ -220,7 +220,7 @@ class Gathering {
         state.arrived ? describe(rank, state.peer) : cat("rank ", rank, " (at ", state.from, ")");
     const std::string how = explain_close(state.link.error());
     forget(rank);
-    const Deadline deadline = Deadline::after(kTimeToTell);
+    const Deadline deadline = Deadline::after(kTimeToTellRoot);
     while (launcher_.open() && !deadline.passed()) {
       set_.wake_at(Clock::now() + deadline.remaining());
       launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });

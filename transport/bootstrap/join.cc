@@ -18,7 +18,7 @@ namespace {
 // Rank 0, whose time may be up later, is the one that knows who is missing.
 constexpr std::chrono::seconds kGrace{2};
 // After a connection broke, for the launcher to tell how the rank ended.
-constexpr std::chrono::milliseconds kTimeToTell{500};
+constexpr std::chrono::milliseconds kTimeToTellJoiner{500};
 
 // Hears of deaths from the launcher while this rank joins the job.
 class LauncherEar final : public Aside {
@@ -36,7 +36,7 @@ class LauncherEar final : public Aside {
   }
   // Throws if the launcher tells of a death in a moment: it knows more than a broken connection.
   void hear_last_words() {
-    if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTell), this});
+    if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTellJoiner), this});
   }
   LauncherPipe pipe() { return std::move(pipe_); }
   std::vector<RankEnd> ends() { return std::move(ends_); }
@@ -65,7 +65,7 @@ Error not_told(const std::string& by) {
 }
 
 // What rank 0 or the parent has to tell, but for a failure, which it throws.
-std::string receive(ByteStream& socket, const Job& job, const std::string& whom,
+std::string receive_hello(ByteStream& socket, const Job& job, const std::string& whom,
                     const Deadline& begun_by, LauncherEar& launcher, InitStats& stats) {
   std::string body;
   int error = 0;
@@ -187,14 +187,14 @@ Membership join(const Job& job, const std::string& unix_name) {
 
   const std::string whom = rank_zero_at(rank_zero);
   const Deadline told_by = Deadline::after(deadline.remaining() + kGrace);
-  std::string body = receive(socket, job, whom, told_by, launcher, stats);
+  std::string body = receive_hello(socket, job, whom, told_by, launcher, stats);
   Parent parent{0, std::move(socket)};
   FrameReader released(body);
   if (released.type() == FrameType::released) {
     membership.acceptor.set_session_key(session_key(key, get_identity(released)));
     parent.socket.reset();
     parent = wait_for_parent(job, membership, whom, told_by, launcher);
-    body = receive(parent.socket, job, cat("rank ", parent.rank), told_by, launcher, stats);
+    body = receive_hello(parent.socket, job, cat("rank ", parent.rank), told_by, launcher, stats);
   }
   read_table(job, key, body, parent.rank, membership);
   membership.acceptor.set_session_key(membership.key);

@@ -35,14 +35,14 @@ std::optional<Fd> adopt_listener(const Job& job) {
   return Fd(job.listen_fd);
 }
 
-constexpr std::chrono::seconds kSayWhatIsMissing{10};
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::seconds kSayWhoHasNotCome{10};
+constexpr std::chrono::milliseconds kMeetingPause{100};
 
 // This host's own name, as the others know it, may be in the cluster's directory only a while after
 // the process has started: Kubernetes enters pods when they run.
 std::vector<SocketAddress> resolve_patiently(const Job& job) {
   const Deadline deadline = Deadline::after(job.init_timeout);
-  const Deadline say_at = Deadline::after(kSayWhatIsMissing);
+  const Deadline say_at = Deadline::after(kSayWhoHasNotCome);
   for (bool said = false;;) {
     try {
       return resolve_master(job.master_address, job.master_port, job.interface);
@@ -51,7 +51,7 @@ std::vector<SocketAddress> resolve_patiently(const Job& job) {
       if (!said && say_at.passed()) log(LogLevel::warning, cat("still trying: ", error.what()));
       said = said || say_at.passed();
     }
-    wait_for(-1, 0, {Deadline::after(kPause)});
+    wait_for(-1, 0, {Deadline::after(kMeetingPause)});
   }
 }
 

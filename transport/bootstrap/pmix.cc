@@ -125,12 +125,12 @@ class PmixClient {
   std::string name_;
 };
 
-PmixClient& client() {
+PmixClient& pmix_client() {
   static PmixClient instance;
   return instance;
 }
 
-int next_generation() {
+int next_pmix_generation() {
   static std::atomic<int> generation = 0;
   return ++generation;
 }
@@ -155,7 +155,7 @@ struct PmixRendezvous::Answer {
   }
 };
 
-PmixRendezvous::PmixRendezvous() : namespace_(client().name()), generation_(next_generation()) {}
+PmixRendezvous::PmixRendezvous() : namespace_(pmix_client().name()), generation_(next_pmix_generation()) {}
 
 int PmixRendezvous::job_size() const {
   const Proc all = proc_of(namespace_, kAllRanks);

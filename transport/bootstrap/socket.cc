@@ -29,7 +29,7 @@ namespace tutti::bootstrap {
 namespace {
 
 // When there are too few, the limit grows by so many at a time.
-constexpr size_t kMoreDescriptors = 64;
+constexpr size_t kSpareDescriptors = 64;
 
 const sockaddr_in& v4(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr_in&>(address.storage);
@@ -162,7 +162,7 @@ Fd open_socket(int family) {
   constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   Fd socket(::socket(family, kType, 0));
   if (socket || errno != EMFILE) return socket;
-  reserve_descriptors(kMoreDescriptors);
+  reserve_descriptors(kSpareDescriptors);
   return Fd(::socket(family, kType, 0));
 }
 

@@ -1,10 +1,11 @@
-"""@cuda//:found: config_setting for select(): the CUDA toolkit's compiler is there and not switched off. It is
-$CUDA_PATH's, or that of .cache/cuda, which tools/setup --cuda makes, or of /usr/local/cuda, or nvcc on the path.
-Where there is none, everything is built without kernels for GPUs.
+"""@cuda//:found: config_setting for select(): kernels for GPUs are compiled, which takes minutes. So it is done
+where somebody has a use for them: after `tools/setup --cuda`, on a machine with NVIDIA's driver, or with --config=cuda.
+The compiler is that of $CUDA_PATH, of .cache/cuda (which tools/setup --cuda makes), of /usr/local/cuda, or nvcc on
+the path. Without one, everything is built without kernels.
 
 @cuda//:defs.bzl  NVCC, CUOBJDUMP (paths; "" where there is none)
 
---repo_env=WITH_CUDA=auto|no
+--repo_env=WITH_CUDA=auto|yes|no
 """
 
 _FLAG_BZL = """def _impl(ctx):
@@ -35,7 +36,12 @@ def _first(rctx, name):
 
 def _cuda_impl(rctx):
     nvcc, cuobjdump, version = "", "", ""
-    if rctx.os.environ.get("WITH_CUDA", "auto") != "no":
+    with_cuda = rctx.os.environ.get("WITH_CUDA", "auto")
+    if with_cuda == "auto":
+        root = str(rctx.path(Label("//:WORKSPACE")).dirname)
+        uses = [root + "/.cache/cuda/toolkit", "/proc/driver/nvidia"]
+        with_cuda = "yes" if any([rctx.path(use).exists for use in uses]) else "no"
+    if with_cuda == "yes":
         nvcc = _first(rctx, "nvcc")
         cuobjdump = _first(rctx, "cuobjdump")
     if nvcc:

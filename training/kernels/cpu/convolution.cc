@@ -21,7 +21,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 enum class Kind { forward, backward_input, backward_weight };
 
 // What a primitive is made for.
-struct Key {
+struct ConvolutionKey {
   Kind kind = Kind::forward;
   int64_t samples = 0;
   int64_t height = 0, width = 0, inputs = 0;
@@ -29,10 +29,10 @@ struct Key {
   int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
   bool bias = false;
   DType dtype = DType::f32;
-  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
+  auto operator<=>(const ConvolutionKey&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
-Key make_key(Kind kind, const ConvolutionShape& shape, int64_t samples, DType dtype, bool bias) {
+ConvolutionKey make_key(Kind kind, const ConvolutionShape& shape, int64_t samples, DType dtype, bool bias) {
   const ImageShape output = shape.output();
   return {.kind = kind,
           .samples = samples,
@@ -50,7 +50,7 @@ Key make_key(Kind kind, const ConvolutionShape& shape, int64_t samples, DType dt
           .dtype = dtype};
 }
 
-std::string describe(const Key& key) {
+std::string describe(const ConvolutionKey& key) {
   return cat("a convolution of ", key.samples, " images of ", key.height, " x ", key.width, " x ",
              key.inputs, " to ", key.outputs, " channels by windows of ", key.window_height, " x ",
              key.window_width, ", stride ", key.stride, ", padding ", key.padding, ", in ",
@@ -65,7 +65,7 @@ struct Convolution {
   int64_t weight_bytes;       // in that order
 };
 
-Descriptor plain_weights(const Key& key, dnnl::memory::data_type type) {
+Descriptor plain_weights(const ConvolutionKey& key, dnnl::memory::data_type type) {
   return {Dims{key.outputs, key.inputs, key.window_height, key.window_width}, type, Tag::oihw};
 }
 
@@ -76,7 +76,7 @@ onednn::Primitive make_reorder(const Descriptor& from, const Descriptor& to) {
 
 // Implementations of oneDNN 2.6.3 that write past their memory, or add up some that nobody has
 // written, for some shapes: those that tests/training/kernels/convolution_test.cc found.
-bool is_unsound(const Key& key, std::string_view implementation) {
+bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
   switch (key.kind) {
     case Kind::forward:  // windows between which the stride skips rows
       return implementation.starts_with("brgconv:avx512_core_amx") &&
@@ -99,7 +99,7 @@ bool is_unsound(const Key& key, std::string_view implementation) {
 
 // The first implementation that keeps to its memory.
 template <typename Found>
-Found sound(const Key& key, Found found) {
+Found sound(const ConvolutionKey& key, Found found) {
   while (is_unsound(key, found.impl_info_str())) {
     if (!found.next_impl()) {
       throw Error(ErrorCode::unsupported, cat("oneDNN has no sound way to compute ", describe(key)),
@@ -109,7 +109,7 @@ Found sound(const Key& key, Found found) {
   return found;
 }
 
-Convolution make_convolution(const Key& key) {
+Convolution make_convolution(const ConvolutionKey& key) {
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const auto type = onednn::data_type(key.dtype);
   const Descriptor x({key.samples, key.inputs, key.height, key.width}, type, Tag::nhwc);
@@ -168,7 +168,7 @@ int64_t parts_of(const ConvolutionShape& shape, int64_t samples) {
   return parts;
 }
 
-int64_t weight_bytes(const Key& key) {
+int64_t weight_bytes(const ConvolutionKey& key) {
   int64_t bytes = 0;
   onednn::run(key, make_convolution, describe,
               [&](Convolution& made) { bytes = made.weight_bytes; });
@@ -176,7 +176,7 @@ int64_t weight_bytes(const Key& key) {
 }
 
 // From the arena.
-Tensor ordered_weights(const Key& key, ConstTensor weight, Arena& arena) {
+Tensor ordered_weights(const ConvolutionKey& key, ConstTensor weight, Arena& arena) {
   Tensor ordered;
   onednn::run(key, make_convolution, describe, [&](Convolution& made) {
     ordered = arena.take(DType::u8, 1, made.weight_bytes);
@@ -312,7 +312,7 @@ void convolution(const ConvolutionShape& shape, ConstTensor x, ConstTensor weigh
   }
   const int64_t parts = parts_of(shape, x.rows);
   const int64_t samples = x.rows / parts;
-  const Key key = make_key(Kind::forward, shape, samples, x.dtype, !bias.empty());
+  const ConvolutionKey key = make_key(Kind::forward, shape, samples, x.dtype, !bias.empty());
   const Tensor ordered = ordered_weights(key, weight, arena);
   parallel_for(parts, [&](int64_t part) {
     onednn::run(key, make_convolution, describe, [&](Convolution& made) {
@@ -337,7 +337,7 @@ void convolution_backward_input(const ConvolutionShape& shape, ConstTensor dy, C
   }
   const int64_t parts = parts_of(shape, dy.rows);
   const int64_t samples = dy.rows / parts;
-  const Key key = make_key(Kind::backward_input, shape, samples, dy.dtype, false);
+  const ConvolutionKey key = make_key(Kind::backward_input, shape, samples, dy.dtype, false);
   const Tensor ordered = ordered_weights(key, weight, arena);
   parallel_for(parts, [&](int64_t part) {
     onednn::run(key, make_convolution, describe, [&](Convolution& made) {
@@ -363,7 +363,7 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
   int64_t parts = parts_of(shape, x.rows);
   while (parts > 1 && parts * weight_gradient.size() * kFloatBytes > images) parts /= 2;
   const int64_t samples = x.rows / parts;
-  const Key key = make_key(Kind::backward_weight, shape, samples, x.dtype, false);
+  const ConvolutionKey key = make_key(Kind::backward_weight, shape, samples, x.dtype, false);
   const int64_t elements = weight_bytes(key) / kFloatBytes;
   const Tensor ordered = arena.take(DType::f32, parts, elements);
   parallel_for(parts, [&](int64_t part) {

@@ -23,12 +23,12 @@ namespace {
 using Descriptor = dnnl::memory::desc;
 
 // A product as it is: what a primitive is made for.
-struct Key {
+struct GemmKey {
   int64_t m = 0, n = 0, k = 0;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
   DType in = DType::f32, out = DType::f32;
-  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
+  auto operator<=>(const GemmKey&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
 // rows x cols as the product sees it; stored as its transpose or not.
@@ -38,7 +38,7 @@ Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, D
   return {Dims{rows, cols}, onednn::data_type(type), strides};
 }
 
-onednn::Primitive make_product(const Key& key) {
+onednn::Primitive make_product(const GemmKey& key) {
   const Descriptor a = matrix(key.m, key.k, key.stride_a, key.transpose_a, key.in);
   const Descriptor b = matrix(key.k, key.n, key.stride_b, key.transpose_b, key.in);
   const Descriptor c = matrix(key.m, key.n, key.stride_c, false, key.out);
@@ -56,13 +56,13 @@ onednn::Primitive make_product(const Key& key) {
           {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}}};
 }
 
-std::string describe(const Key& key) {
+std::string describe_product(const GemmKey& key) {
   return cat("a product of ", key.m, " x ", key.k, " and ", key.k, " x ", key.n, " in ",
              name(key.in));
 }
 
 // BLAS counts columns first: it computes the transpose of everything.
-void product_f64(const Key& key, ConstTensor a, ConstTensor b, Tensor c, ConstTensor bias) {
+void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, ConstTensor bias) {
   double beta = key.accumulate ? 1 : 0;
   if (key.bias) {
     beta = 1;
@@ -148,7 +148,7 @@ int64_t halved(int64_t size, int64_t least) {
   return parts;
 }
 
-Tiles tiles_of(const Key& key) {
+Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
   // Even shares, of whole vectors.
   const auto share = [](int64_t size, int64_t parts) {
@@ -171,7 +171,7 @@ ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
   return a;
 }
 
-void compute_tile(Key key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b, Tensor c,
+void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b, Tensor c,
                   ConstTensor bias) {
   // Down a column of tiles first: they share their part of b.
   const int64_t row = tile % tiles.down * tiles.rows;
@@ -181,7 +181,7 @@ void compute_tile(Key key, const Tiles& tiles, int64_t tile, ConstTensor a, Cons
   const std::byte* const biases = key.bias ? bias.at(0, col) : nullptr;
   key.m = std::min(tiles.rows, key.m - row);
   key.n = std::min(tiles.cols, key.n - col);
-  onednn::run(key, make_product, describe, [&](onednn::Primitive& primitive) {
+  onednn::run(key, make_product, describe_product, [&](onednn::Primitive& primitive) {
     primitive.run({{DNNL_ARG_SRC, left.data},
                    {DNNL_ARG_WEIGHTS, right.data},
                    {DNNL_ARG_DST, c.at(row, col)},
@@ -195,7 +195,7 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
           GemmMode mode, ConstTensor bias) {
   const bool ta = transpose_a == Transpose::yes;
   const bool tb = transpose_b == Transpose::yes;
-  const Key key{.m = c.rows,
+  const GemmKey key{.m = c.rows,
                 .n = c.cols,
                 .k = ta ? a.rows : a.cols,
                 .stride_a = a.stride,

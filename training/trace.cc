@@ -51,7 +51,8 @@ uint64_t machine_of(int rank) {
 // What this rank's clock shows when the trace's time is 0.
 int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& events) {
   communicator.barrier();
-  const MachineClock own{machine_of(communicator.rank()), nanoseconds(std::chrono::steady_clock::now())};
+  const MachineClock own{machine_of(communicator.rank()),
+                         nanoseconds(std::chrono::steady_clock::now())};
   std::vector<MachineClock> clocks(static_cast<size_t>(communicator.size()));
   communicator.all_gather({&own, 2, DType::i64}, {clocks.data(), 2 * clocks.size(), DType::i64});
   const auto first = std::ranges::find(clocks, own.machine, &MachineClock::machine);

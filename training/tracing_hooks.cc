@@ -52,7 +52,8 @@ void TracingHooks::record(const std::string& name) {
 }
 
 Synchronizer::Observer record_collectives(Trace& trace) {
-  return [&trace](const char* what, int bucket, TraceClock::time_point from, TraceClock::time_point to) {
+  return [&trace](const char* what, int bucket, TraceClock::time_point from,
+                  TraceClock::time_point to) {
     trace.add({what, TraceCategory::communication, from, to, {{"bucket", bucket}}});
   };
 }

@@ -63,7 +63,9 @@ Algorithm all_pairs_row(Collective collective, Program (*emit)(const Shape& shap
 
 }  // namespace
 
-Algorithm all_gather_all_pairs() { return all_pairs_row(Collective::all_gather, emit_all_pairs_all_gather); }
+Algorithm all_gather_all_pairs() {
+  return all_pairs_row(Collective::all_gather, emit_all_pairs_all_gather);
+}
 Algorithm reduce_scatter_all_pairs() {
   return all_pairs_row(Collective::reduce_scatter, emit_all_pairs_reduce_scatter);
 }

@@ -23,7 +23,8 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit_all_reduce_knomial(const Algorithm& reduce, const Algorithm& broadcast, const Shape& shape) {
+Program emit_all_reduce_knomial(const Algorithm& reduce, const Algorithm& broadcast,
+                                const Shape& shape) {
   const Program up = reduce.emit(shape);
   const Program down = broadcast.emit(shape);
   if (shape.ranks == 1) return up;
@@ -59,7 +60,9 @@ Algorithm all_reduce_knomial(int32_t radix) {
           .name = reduce.name,
           .source = reduce.source,
           .grade = reduce.grade,
-          .emit = [=](const Shape& shape) { return emit_all_reduce_knomial(reduce, broadcast, shape); }};
+          .emit = [=](const Shape& shape) {
+            return emit_all_reduce_knomial(reduce, broadcast, shape);
+          }};
 }
 
 }  // namespace tutti::algorithms

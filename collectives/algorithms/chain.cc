@@ -97,7 +97,7 @@ Program emit_exscan(const Shape& shape) {
 }
 
 Algorithm chain_row(Collective collective, std::function<Program(const Shape& shape)> emit,
-              int32_t chunks = 1) {
+                    int32_t chunks = 1) {
   return {.collective = collective,
           .name = chunks == 1 ? "chain" : cat("chain_", chunks),
           .source = "Träff, Ripke, JPDC 2008",
@@ -110,8 +110,8 @@ Algorithm chain_row(Collective collective, std::function<Program(const Shape& sh
 
 Algorithm broadcast_chain(int32_t chunks) {
   return chain_row(
-      Collective::broadcast, [chunks](const Shape& shape) { return emit_chain_broadcast(shape, chunks); },
-      chunks);
+      Collective::broadcast,
+      [chunks](const Shape& shape) { return emit_chain_broadcast(shape, chunks); }, chunks);
 }
 
 Algorithm reduce_chain(int32_t chunks) {

@@ -39,7 +39,8 @@ std::vector<Round> rounds_of(int32_t ranks) {
 
 // The reduce-scatter: `space` has partial sums of the blocks up to some distance, and in the end
 // `result` has that of this rank's own.
-void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result, std::vector<Step>& steps) {
+void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result,
+                              std::vector<Step>& steps) {
   const int32_t p = shape.ranks;
   int32_t summed = 0;  // blocks up to this distance have partial sums
   const auto partial = [&](int32_t begin, int32_t end) {
@@ -117,7 +118,9 @@ Algorithm circulant_row(Collective collective, Program (*emit)(const Shape& shap
 
 }  // namespace
 
-Algorithm all_reduce_circulant() { return circulant_row(Collective::all_reduce, emit_circulant_all_reduce); }
+Algorithm all_reduce_circulant() {
+  return circulant_row(Collective::all_reduce, emit_circulant_all_reduce);
+}
 Algorithm reduce_scatter_circulant() {
   return circulant_row(Collective::reduce_scatter, emit_circulant_reduce_scatter);
 }

@@ -95,7 +95,11 @@ Algorithm double_tree_row(Collective collective, Program (*emit)(const Shape& sh
 
 }  // namespace
 
-Algorithm broadcast_double_tree() { return double_tree_row(Collective::broadcast, emit_double_tree_broadcast); }
-Algorithm reduce_double_tree() { return double_tree_row(Collective::reduce, emit_double_tree_reduce); }
+Algorithm broadcast_double_tree() {
+  return double_tree_row(Collective::broadcast, emit_double_tree_broadcast);
+}
+Algorithm reduce_double_tree() {
+  return double_tree_row(Collective::reduce, emit_double_tree_reduce);
+}
 
 }  // namespace tutti::algorithms

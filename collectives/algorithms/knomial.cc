@@ -125,7 +125,7 @@ Program emit_knomial_scatter(const Shape& shape) {
 }
 
 Algorithm knomial_row(Collective collective, std::string name,
-              std::function<Program(const Shape& shape)> emit) {
+                      std::function<Program(const Shape& shape)> emit) {
   return {.collective = collective,
           .name = std::move(name),
           .source = "Thakur, Rabenseifner, Gropp, IJHPCA 2005",
@@ -141,16 +141,20 @@ std::string name_of(int32_t radix) {
 
 Algorithm broadcast_knomial(int32_t radix) {
   return knomial_row(Collective::broadcast, name_of(radix),
-             [radix](const Shape& shape) { return emit_knomial_broadcast(shape, radix); });
+                     [radix](const Shape& shape) { return emit_knomial_broadcast(shape, radix); });
 }
 
 Algorithm reduce_knomial(int32_t radix) {
   return knomial_row(Collective::reduce, name_of(radix),
-             [radix](const Shape& shape) { return emit_knomial_reduce(shape, radix); });
+                     [radix](const Shape& shape) { return emit_knomial_reduce(shape, radix); });
 }
 
-Algorithm gather_binomial() { return knomial_row(Collective::gather, name_of(2), emit_knomial_gather); }
+Algorithm gather_binomial() {
+  return knomial_row(Collective::gather, name_of(2), emit_knomial_gather);
+}
 
-Algorithm scatter_binomial() { return knomial_row(Collective::scatter, name_of(2), emit_knomial_scatter); }
+Algorithm scatter_binomial() {
+  return knomial_row(Collective::scatter, name_of(2), emit_knomial_scatter);
+}
 
 }  // namespace tutti::algorithms

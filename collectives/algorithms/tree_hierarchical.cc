@@ -140,7 +140,8 @@ Program emit_tree_hierarchical_reduce(const Shape& shape) {
   return program;
 }
 
-Algorithm tree_hierarchical_row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
+Algorithm tree_hierarchical_row(Collective collective, Grade grade,
+                                Program (*emit)(const Shape& shape)) {
   return {.collective = collective,
           .name = "hierarchical",
           .source = "Karonis et al., IPDPS 2000",
@@ -152,9 +153,12 @@ Algorithm tree_hierarchical_row(Collective collective, Grade grade, Program (*em
 }  // namespace
 
 Algorithm broadcast_hierarchical() {
-  return tree_hierarchical_row(Collective::broadcast, Grade::canonical, emit_tree_hierarchical_broadcast);
+  return tree_hierarchical_row(Collective::broadcast, Grade::canonical,
+                               emit_tree_hierarchical_broadcast);
 }
 
-Algorithm reduce_hierarchical() { return tree_hierarchical_row(Collective::reduce, Grade::same_bits, emit_tree_hierarchical_reduce); }
+Algorithm reduce_hierarchical() {
+  return tree_hierarchical_row(Collective::reduce, Grade::same_bits, emit_tree_hierarchical_reduce);
+}
 
 }  // namespace tutti::algorithms

@@ -57,7 +57,7 @@ std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const Wan
 class WindowWalk {
  public:
   WindowWalk(std::span<const LoweredCall> calls, const Wanted& wanted, const GpuCosts& costs,
-       int32_t blocks, Reach reach)
+             int32_t blocks, Reach reach)
       : calls_(calls),
         width_(size_of(wanted.dtype)),
         costs_(costs),

@@ -72,18 +72,19 @@ Files find_files(const std::string& directory) {
 // Of a JSON file {"token": id, ...}, the bytes of token i at i.
 std::vector<std::string> read_vocabulary(const std::string& path) {
   const Json entries = read_json(path);
-  if (!entries.is_object() || entries.empty()) refuse_vocabulary(path, "it is no JSON object of tokens");
+  if (!entries.is_object() || entries.empty())
+    refuse_vocabulary(path, "it is no JSON object of tokens");
   std::vector<std::string> texts(entries.size());
   for (const auto& [symbol, id] : entries.items()) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
-      refuse_vocabulary(path,
-             cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
-                 texts.size(), ", which is how many tokens there are"));
+      refuse_vocabulary(path, cat("the id of ", in_quotes(symbol), " is ", id.words(),
+                                  ", not a whole number below ", texts.size(),
+                                  ", which is how many tokens there are"));
     }
     const std::optional<std::string> bytes = bytes_of_symbol(symbol);
     if (!bytes || bytes->empty()) {
-      refuse_vocabulary(path,
-             cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
+      refuse_vocabulary(
+          path, cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
     }
     std::string& text = texts[id.get<size_t>()];
     if (!text.empty()) refuse_vocabulary(path, cat("two tokens have the id ", id.words()));
@@ -109,7 +110,8 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
                   {.cause = cause, .remedy = "take the two files of one and the same tokenizer"});
     };
     const std::vector<std::string> symbols = split(line, ' ');
-    if (symbols.size() != 2) refuse_vocabulary(cat("\"", line, "\" is not two tokens with a space between"));
+    if (symbols.size() != 2)
+      refuse_vocabulary(cat("\"", line, "\" is not two tokens with a space between"));
     const auto id_of = [&](const std::string& symbol) {
       const std::optional<std::string> bytes = bytes_of_symbol(symbol);
       const auto found = bytes ? ids.find(*bytes) : ids.end();
@@ -146,7 +148,8 @@ void refuse_other_tokenizer(const std::string& directory, const std::vector<std:
   if (!added.is_object()) return;
   for (const auto& [token, id] : added.items()) {
     if (std::ranges::find(symbols, token) != symbols.end()) continue;
-    refuse_vocabulary(kAdded, cat("it has the token ", in_quotes(token), ", and no vocabulary has it"));
+    refuse_vocabulary(kAdded,
+                      cat("it has the token ", in_quotes(token), ", and no vocabulary has it"));
   }
 }
 

@@ -152,7 +152,7 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
 }
 
 [[noreturn]] void refuse_columns(const std::string& path, const std::string& python,
-                         const DocumentFields& fields, const std::string& message) {
+                                 const DocumentFields& fields, const std::string& message) {
   if (message == "pyarrow") {
     throw Error(ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
                 {.cause = cat(python, " does not have it"),

@@ -54,13 +54,14 @@ class IdxReader {
 std::vector<size_t> read_dimensions(IdxReader& file, const std::string& path, size_t expected) {
   std::array<uint8_t, 4> word{};
   if (file.read(word) < word.size()) refuse_idx(path, "it ends within its header");
-  if (word[0] != 0 || word[1] != 0) refuse_idx(path, "it does not begin with two zeros, as IDX does");
+  if (word[0] != 0 || word[1] != 0)
+    refuse_idx(path, "it does not begin with two zeros, as IDX does");
   if (word[2] != kUnsignedByte) {
     refuse_idx(path, cat("its elements are of type ", int{word[2]}, ", not of type 8, bytes"));
   }
   if (word[3] != expected) {
     refuse_idx(path, cat("it has ", int{word[3]}, word[3] == 1 ? " dimension" : " dimensions",
-                     "; images have 3, labels 1"));
+                         "; images have 3, labels 1"));
   }
   std::vector<size_t> dimensions;
   for (size_t i = 0; i < expected; ++i) {
@@ -80,11 +81,13 @@ std::vector<uint8_t> read_elements(IdxReader& file, const std::string& path, siz
     const size_t wanted = elements.size() - before;
     const size_t found = file.read(std::span(elements).subspan(before));
     if (found < wanted) {
-      refuse_idx(path, cat("its header promises ", count, " bytes, but there are ", before + found));
+      refuse_idx(path,
+                 cat("its header promises ", count, " bytes, but there are ", before + found));
     }
   }
   std::array<uint8_t, 1> more{};
-  if (file.read(more) != 0) refuse_idx(path, cat("it goes on after the ", count, " bytes it promises"));
+  if (file.read(more) != 0)
+    refuse_idx(path, cat("it goes on after the ", count, " bytes it promises"));
   return elements;
 }
 
@@ -98,7 +101,7 @@ IdxImages read_idx_images(const std::string& path) {
   if (__builtin_mul_overflow(images.rows, images.columns, &bytes) ||
       __builtin_mul_overflow(bytes, images.count, &bytes)) {
     refuse_idx(path, cat("its header promises ", images.count, " images of ", images.rows, " x ",
-                     images.columns));
+                         images.columns));
   }
   images.pixels = read_elements(file, path, bytes);
   return images;

@@ -62,14 +62,14 @@ OwnWords own_words(const Header& header) {
 // Bytes of a token.
 uint64_t check_kind(const std::string& path, const Header& header) {
   if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
-    refuse_tokens(path,
-           cat("its magic number is ", header[0], ", not ", kNarrowMagic, " or ", kWideMagic));
+    refuse_tokens(
+        path, cat("its magic number is ", header[0], ", not ", kNarrowMagic, " or ", kWideMagic));
   }
   const bool wide = header[0] == kWideMagic;
   if (wide ? header[1] != kWideVersion && header[1] != kMarkedVersion
            : header[1] != kNarrowVersion) {
-    refuse_tokens(path,
-           cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
+    refuse_tokens(
+        path, cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
   }
   return wide ? sizeof(uint32_t) : sizeof(uint16_t);
 }
@@ -77,7 +77,7 @@ uint64_t check_kind(const std::string& path, const Header& header) {
 void check_count(const std::string& path, const Header& header, uint64_t bytes, uint64_t width) {
   if (bytes % width != 0) {
     refuse_tokens(path, cat("it has ", bytes, " bytes after its header, no multiple of the ", width,
-                     " of a token"));
+                            " of a token"));
   }
   const uint64_t found = bytes / width;
   const OwnWords own = own_words(header);
@@ -91,7 +91,7 @@ void check_count(const std::string& path, const Header& header, uint64_t bytes, 
   }
   if (is_own && (own.vocabulary < 1 || own.end_of_text >= own.vocabulary)) {
     refuse_tokens(path, cat("its header tells of a vocabulary of ", own.vocabulary,
-                     " and the end of text ", own.end_of_text));
+                            " and the end of text ", own.end_of_text));
   }
 }
 

@@ -22,7 +22,9 @@ using ByteAlphabet = BpeVocabulary::Alphabet;
 constexpr std::string_view kMarker = "\u2581";
 constexpr uint64_t kMostTokens = uint64_t{1} << 24;
 
-[[noreturn]] void refuse_tokenizer(const std::string& cause) { throw Error(ErrorCode::unsupported, cause); }
+[[noreturn]] void refuse_tokenizer(const std::string& cause) {
+  throw Error(ErrorCode::unsupported, cause);
+}
 
 const Json* given(const Json& json, std::string_view name) {
   const Json* found = json.find(name);
@@ -111,7 +113,8 @@ class TokenizerReader {
     for (const Json* step : components(json_, "pre_tokenizer", "pretokenizers")) {
       const std::string type = type_of(*step);
       if (byte_level_ || description_.cut_at_marker) {
-        refuse_tokenizer(cat("its pre-tokenizer has ", in_quotes(type), " after one that writes texts anew"));
+        refuse_tokenizer(
+            cat("its pre-tokenizer has ", in_quotes(type), " after one that writes texts anew"));
       }
       if (type == "ByteLevel") {
         read_byte_level(*step);
@@ -132,7 +135,8 @@ class TokenizerReader {
     byte_level_ = true;
     if (step.value("add_prefix_space", true)) {
       if (!description_.patterns.empty()) {
-        refuse_tokenizer("its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
+        refuse_tokenizer(
+            "its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
       }
       description_.before_words = {.prefix = " ", .unless_there = true};
     }
@@ -213,7 +217,8 @@ class TokenizerReader {
     for (const Json& merge : model_.at("merges")) {
       std::vector<std::string> symbols = merge.is_string() ? split(merge.get<std::string>(), ' ')
                                                            : merge.get<std::vector<std::string>>();
-      if (symbols.size() != 2) refuse_tokenizer(cat("the merge ", merge.dump(), " is not of two tokens"));
+      if (symbols.size() != 2)
+        refuse_tokenizer(cat("the merge ", merge.dump(), " is not of two tokens"));
       merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
     }
   }
@@ -298,8 +303,8 @@ class TokenizerReader {
 
   static size_t checked(const std::string& symbol, const Json& id) {
     if (!id.is_natural_number() || id.get<uint64_t>() >= kMostTokens) {
-      refuse_tokenizer(cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
-                 kMostTokens));
+      refuse_tokenizer(cat("the id of ", in_quotes(symbol), " is ", id.words(),
+                           ", not a whole number below ", kMostTokens));
     }
     return id.get<size_t>();
   }

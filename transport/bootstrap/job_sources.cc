@@ -16,7 +16,7 @@ namespace {
 constexpr int kMostRanks = 1 << 24;
 
 std::string require_setting(const Environment& environment, const std::string& name,
-                    const std::string& given) {
+                            const std::string& given) {
   if (auto value = environment(name)) return *value;
   throw Error(ErrorCode::bootstrap, cat(given, " is set, but ", name, " is not"),
               {.remedy = std::string(how_to_start())});
@@ -38,9 +38,10 @@ struct Names {
 
 FoundJob read_numbers(const Environment& environment, const Names& names) {
   FoundJob found;
-  found.size = job_number(names.size, require_setting(environment, names.size, names.rank), 1, kMostRanks);
-  found.rank =
-      job_number(names.rank, require_setting(environment, names.rank, names.size), 0, found.size - 1);
+  found.size =
+      job_number(names.size, require_setting(environment, names.size, names.rank), 1, kMostRanks);
+  found.rank = job_number(names.rank, require_setting(environment, names.rank, names.size), 0,
+                          found.size - 1);
   found.local_rank = optional_number(environment, names.local_rank);
   found.local_size = optional_number(environment, names.local_size);
   return found;
@@ -149,10 +150,10 @@ std::optional<FoundJob> read_slurm(const Environment& environment) {
   const std::string nodes = require_setting(environment, "SLURM_STEP_NODELIST", "SLURM_STEP_ID");
   found.address = expand_host_list(nodes).front();
   constexpr int kMost = 0x7fffffff;
-  found.port =
-      port_of(static_cast<uint64_t>(job_number(
-                  "SLURM_JOB_ID", require_setting(environment, "SLURM_JOB_ID", "SLURM_STEP_ID"), 0, kMost)),
-              static_cast<uint64_t>(job_number("SLURM_STEP_ID", *step, 0, kMost)));
+  found.port = port_of(
+      static_cast<uint64_t>(job_number(
+          "SLURM_JOB_ID", require_setting(environment, "SLURM_JOB_ID", "SLURM_STEP_ID"), 0, kMost)),
+      static_cast<uint64_t>(job_number("SLURM_STEP_ID", *step, 0, kMost)));
   return found;
 }
 

@@ -66,7 +66,7 @@ Error not_told(const std::string& by) {
 
 // What rank 0 or the parent has to tell, but for a failure, which it throws.
 std::string receive_hello(ByteStream& socket, const Job& job, const std::string& whom,
-                    const Deadline& begun_by, LauncherEar& launcher, InitStats& stats) {
+                          const Deadline& begun_by, LauncherEar& launcher, InitStats& stats) {
   std::string body;
   int error = 0;
   Transfer transfer = Transfer::timed_out;

@@ -155,7 +155,8 @@ struct PmixRendezvous::Answer {
   }
 };
 
-PmixRendezvous::PmixRendezvous() : namespace_(pmix_client().name()), generation_(next_pmix_generation()) {}
+PmixRendezvous::PmixRendezvous()
+    : namespace_(pmix_client().name()), generation_(next_pmix_generation()) {}
 
 int PmixRendezvous::job_size() const {
   const Proc all = proc_of(namespace_, kAllRanks);

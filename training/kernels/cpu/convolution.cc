@@ -29,10 +29,12 @@ struct ConvolutionKey {
   int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
   bool bias = false;
   DType dtype = DType::f32;
-  auto operator<=>(const ConvolutionKey&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
+  auto operator<=>(const ConvolutionKey&) const =
+      default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
-ConvolutionKey make_key(Kind kind, const ConvolutionShape& shape, int64_t samples, DType dtype, bool bias) {
+ConvolutionKey make_key(Kind kind, const ConvolutionShape& shape, int64_t samples, DType dtype,
+                        bool bias) {
   const ImageShape output = shape.output();
   return {.kind = kind,
           .samples = samples,

@@ -171,8 +171,8 @@ ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
   return a;
 }
 
-void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b, Tensor c,
-                  ConstTensor bias) {
+void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b,
+                  Tensor c, ConstTensor bias) {
   // Down a column of tiles first: they share their part of b.
   const int64_t row = tile % tiles.down * tiles.rows;
   const int64_t col = tile / tiles.down * tiles.cols;
@@ -196,17 +196,17 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
   const bool ta = transpose_a == Transpose::yes;
   const bool tb = transpose_b == Transpose::yes;
   const GemmKey key{.m = c.rows,
-                .n = c.cols,
-                .k = ta ? a.rows : a.cols,
-                .stride_a = a.stride,
-                .stride_b = b.stride,
-                .stride_c = c.stride,
-                .transpose_a = ta,
-                .transpose_b = tb,
-                .bias = !bias.empty(),
-                .accumulate = mode == GemmMode::accumulate,
-                .in = a.dtype,
-                .out = c.dtype};
+                    .n = c.cols,
+                    .k = ta ? a.rows : a.cols,
+                    .stride_a = a.stride,
+                    .stride_b = b.stride,
+                    .stride_c = c.stride,
+                    .transpose_a = ta,
+                    .transpose_b = tb,
+                    .bias = !bias.empty(),
+                    .accumulate = mode == GemmMode::accumulate,
+                    .in = a.dtype,
+                    .out = c.dtype};
   require_shapes((ta ? a.cols : a.rows) == key.m && (tb ? b.rows : b.cols) == key.n &&
                      (tb ? b.cols : b.rows) == key.k && a.dtype == b.dtype &&
                      (c.dtype == a.dtype || (c.dtype == DType::f32 && size_of(a.dtype) == 2)) &&

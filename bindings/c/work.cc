@@ -79,8 +79,8 @@ tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callba
       if (error == nullptr) return callback(TUTTI_OK, "", context);
       // The thread is anybody's, and so is its last error.
       tutti::c::LastError of_thread = std::exchange(tutti::c::last_error(), {});
-      callback(tutti::c::failed(error->code(), error->what(), error->rank()),
-               tutti::c::last_error().text.c_str(), context);
+      const tutti_status_t status = tutti::c::failed(error->code(), error->what(), error->rank());
+      callback(status, error->what(), context);
       tutti::c::last_error() = std::move(of_thread);
     });
   });

@@ -50,8 +50,9 @@ void wait_for_messages_that_never_come(tutti_comm_t* comm, std::atomic<int>& end
       ++ended;
       continue;
     }
-    const auto count = [](tutti_status_t failed, const char*, void* context) {
+    const auto count = [](tutti_status_t failed, const char* text, void* context) {
       EXPECT_EQ(failed, TUTTI_ABORTED);
+      EXPECT_NE(std::string(text).find("watchdog"), std::string::npos) << text;
       ++*static_cast<std::atomic<int>*>(context);
     };
     EXPECT_EQ(tutti_work_on_end(works[i], count, &ended), TUTTI_OK);

@@ -245,15 +245,18 @@ TEST_F(MachineCode, LeavesSumsToTheSwitch) {
   }
 }
 
-// An acquire drops what the caches hold: in all loops that wait for other GPUs.
+// An acquire drops what the caches hold: in each loop that waits for other GPUs. Loops that wait
+// for lines are there several times, as the compiler unrolls what is around them.
 TEST_F(MachineCode, AcquiresWhatItWaitsFor) {
   of_each([](const Kernel& kernel) {
     int waits = 0;
     for (const Code loop : kernel.loops()) {
       const bool does_nothing_else = count(loop, "STG?\\..*") == 0;
-      if (does_nothing_else && count(loop, "CCTL\\.IVALL") > 0) ++waits;
+      if (!does_nothing_else || count(loop, "LDG?\\.E\\.(64|128)\\.STRONG\\.SYS") == 0) continue;
+      EXPECT_GT(count(loop, "CCTL\\.IVALL"), 0) << "at " << std::hex << loop.front().address;
+      ++waits;
     }
-    EXPECT_EQ(waits, 5) << "for messages, for room, for readers of one message, of all that a step "
+    EXPECT_GE(waits, 5) << "for messages, for room, for readers of one message, of all that a step "
                            "overwrites, and of all in the end";
   });
 }

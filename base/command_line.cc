@@ -319,10 +319,68 @@ std::string CommandLine::problem(const std::string& error) const {
              suggestion(word));
 }
 
-void CommandLine::parse(std::vector<std::string> words) {
+void CommandLine::add_alias(const std::string& other, std::vector<std::string> own) {
+  aliases_.emplace(other, std::move(own));
+}
+
+std::vector<std::string> CommandLine::meaning_of(const std::string& word,
+                                                 const CLI::App& command) const {
+  const std::string name = word.substr(0, word.find('='));
+  if (command.get_option_no_throw(name) != nullptr) return {};
+  std::vector<std::string> own = {name};
+  if (const auto alias = aliases_.find(name); alias != aliases_.end()) own = alias->second;
+  if (own.front().starts_with("--")) std::ranges::replace(own.front(), '_', '-');
+  if (own.front() == name || command.get_option_no_throw(own.front()) == nullptr) return {};
+  own.front() += word.substr(name.size());
+  return own;
+}
+
+std::vector<std::string> CommandLine::without_aliases(const std::vector<std::string>& words) const {
+  const std::vector<CLI::App*> commands = app_->get_subcommands({});
+  const auto found = std::ranges::find_if(
+      commands, [&](const CLI::App* one) { return !words.empty() && one->get_name() == words[0]; });
+  if (found == commands.end()) return words;
+  const CLI::App* const command = *found;
+  std::vector<std::string> read = {words[0]};
+  std::vector<std::string> after_value;  // the rest of what an alias stands for
+  bool value_follows = false;
+  size_t at = 1;
+  for (; at < words.size() && words[at] != "--"; ++at) {
+    const std::string& word = words[at];
+    if (!word.starts_with("-")) {
+      // A program that is started here has options of its own.
+      if (command->get_positionals_at_end() && !value_follows) break;
+      read.push_back(word);
+      read.insert(read.end(), after_value.begin(), after_value.end());
+      after_value.clear();
+      value_follows = false;
+      continue;
+    }
+    std::vector<std::string> own = meaning_of(word, *command);
+    if (own.empty()) own = {word};
+    read.push_back(own.front());
+    const CLI::Option* const option =
+        command->get_option_no_throw(own.front().substr(0, own.front().find('=')));
+    const bool has_value = own.front().find('=') != std::string::npos;
+    value_follows = option != nullptr && !has_value && option->get_items_expected_max() > 0;
+    after_value.assign(own.begin() + 1, own.end());
+    if (value_follows) continue;
+    read.insert(read.end(), after_value.begin(), after_value.end());
+    after_value.clear();
+  }
+  read.insert(read.end(), words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
+  return read;
+}
+
+void CommandLine::read(const std::vector<std::string>& words) {
+  std::vector<std::string> own = without_aliases(words);
+  std::ranges::reverse(own);  // as CLI11 takes them
+  app_->parse(std::move(own));
+}
+
+void CommandLine::parse(const std::vector<std::string>& words) {
   try {
-    std::ranges::reverse(words);  // as CLI11 takes them
-    app_->parse(std::move(words));
+    read(words);
   } catch (const CLI::ParseError& error) {
     const bool asks = error.get_exit_code() == 0;  // --help and --version
     throw UsageError(asks ? "only a command line is asked for help" : problem(error.what()));
@@ -330,9 +388,13 @@ void CommandLine::parse(std::vector<std::string> words) {
   if (chosen_) chosen_();
 }
 
-int CommandLine::run(int argc, const char* const* argv) {
+int CommandLine::run(int argc, const char* const* argv, const Check& check) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   try {
-    app_->parse(argc, argv);
+    if (check) check(words);
+    read(words);
+  } catch (const UsageError& error) {
+    return complain(error.what());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app_->exit(error);  // --help and --version
     return complain(problem(error.what()));

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -119,19 +120,32 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   Command add(const std::string& name, const std::string& what);
+  // Reads the option `other` as the words `own`, in each command that has the option own[0] and
+  // none called `other`. Its value comes after own[0]: {"--load", {"--checkpoint", "--resume"}}
+  // reads "--load DIR" as "--checkpoint DIR --resume". Underscores in options need no alias:
+  // --micro_batch is read as --micro-batch.
+  void add_alias(const std::string& other, std::vector<std::string> own);
   // Does what the words say; returns the exit code. A UsageError is told with where to find help;
   // the code is 2 then.
-  int run(int argc, const char* const* argv);
+  // `check` sees the words before they are read, and may throw UsageError.
+  using Check = std::function<void(const std::vector<std::string>& words)>;
+  int run(int argc, const char* const* argv, const Check& check = {});
   // Does what these words say, which follow a program's name. Throws UsageError.
-  void parse(std::vector<std::string> words);
+  void parse(const std::vector<std::string>& words);
 
  private:
   std::string problem(const std::string& error) const;
   int complain(const std::string& problem) const;
   // " (did you mean --data?)" where an option or a command has such a name.
   std::string suggestion(const std::string& word) const;
+  // The words with aliases replaced, up to those of a program that a command starts.
+  std::vector<std::string> without_aliases(const std::vector<std::string>& words) const;
+  // What `word` stands for; empty where it is no alias in `command`.
+  std::vector<std::string> meaning_of(const std::string& word, const CLI::App& command) const;
+  void read(const std::vector<std::string>& words);
 
   std::unique_ptr<CLI::App> app_;
+  std::map<std::string, std::vector<std::string>> aliases_;
   Command::Action chosen_;
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "collectives/algorithms/algorithms.h"
@@ -82,13 +83,11 @@ const Algorithm* find_algorithm(uint64_t id) {
 
 const Algorithm& require_algorithm(Collective collective, std::string_view name) {
   if (const Algorithm* algorithm = find_algorithm(collective, name)) return *algorithm;
-  std::string known = "auto";
-  for (const Algorithm* algorithm : algorithms_for(collective)) {
-    known += cat(", ", algorithm->name);
-  }
+  std::vector<std::string> known = {"auto"};
+  for (const Algorithm* algorithm : algorithms_for(collective)) known.push_back(algorithm->name);
   throw Error(ErrorCode::invalid_argument,
               cat("there is no ", tutti::name(collective), " algorithm named \"", name, '"'),
-              {.remedy = cat("take one of ", known)});
+              {.remedy = cat(did_you_mean(name, known), "take one of ", listed(known))});
 }
 
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape, Arithmetic arithmetic) {

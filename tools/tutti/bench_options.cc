@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <optional>
 #include <tuple>
-#include <utility>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -13,55 +11,11 @@
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/program/algorithm.h"
+#include "tools/tutti/named.h"
 
 namespace tutti::tool {
 
 namespace {
-
-// A collective, and whether it is the v-variant.
-using Kind = std::pair<Collective, bool>;
-
-std::vector<Kind> all_kinds() {
-  std::vector<Kind> kinds;
-  for (const Collective c : kCollectivesWithAlgorithms) kinds.emplace_back(c, false);
-  kinds.emplace_back(Collective::send_recv, false);
-  for (const Collective c : kCollectivesWithAlgorithms) {
-    if (has_input_blocks(c) || has_output_blocks(c)) kinds.emplace_back(c, true);
-  }
-  return kinds;
-}
-
-Kind parse_kind(const std::string& text) {
-  std::string names;
-  for (const Kind& kind : all_kinds()) {
-    const std::string name = bench::name(kind.first, kind.second);
-    if (name == text) return kind;
-    names += cat(names.empty() ? "" : ", ", name);
-  }
-  throw Error(ErrorCode::invalid_argument, cat("there is no collective '", text, "'"),
-              {.remedy = cat("use one of ", names)});
-}
-
-template <typename Values>
-std::string names_of(const Values& values) {
-  std::string names;
-  for (const auto value : values) names += cat(' ', name(value));
-  return names;
-}
-
-DType parse_type(const std::string& text) {
-  const std::optional<DType> dtype = parse_dtype(text);
-  if (dtype) return *dtype;
-  throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", text, "'"),
-              {.remedy = cat("use one of", names_of(kAllDTypes))});
-}
-
-ReduceOp parse_op(const std::string& text) {
-  const std::optional<ReduceOp> op = parse_reduce_op(text);
-  if (op) return *op;
-  throw Error(ErrorCode::invalid_argument, cat("there is no reduce op '", text, "'"),
-              {.remedy = cat("use one of", names_of(kAllReduceOps))});
-}
 
 // Characters of UTF-8.
 size_t width(const std::string& text) {
@@ -124,9 +78,9 @@ bool is_on_device(const BenchOptions& options, const bench::Case& c) {
 
 bench::Case parse_case(const BenchOptions& options) {
   bench::Case c;
-  std::tie(c.collective, c.uneven) = parse_kind(options.collective);
-  c.dtype = parse_type(options.dtype);
-  c.op = parse_op(options.op);
+  std::tie(c.collective, c.uneven) = any_collective_named(options.collective);
+  c.dtype = dtype_named(options.dtype);
+  c.op = op_named(options.op);
   c.root = options.root;
   if (reduces(c.collective) && !supports(c.op, c.dtype)) {
     throw Error(ErrorCode::invalid_argument, cat(options.op, " does not work on ", options.dtype),
@@ -174,7 +128,7 @@ std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case
 }
 
 void list_algorithms(const BenchOptions& options) {
-  const auto [collective, uneven] = parse_kind(options.collective);
+  const auto [collective, uneven] = any_collective_named(options.collective);
   load_algorithm_files();
   std::vector<std::array<std::string, 4>> lines;
   std::array<size_t, 4> widths = {};

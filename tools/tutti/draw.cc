@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "collectives/interchange/json.h"
 #include "collectives/interchange/msccl_import.h"
@@ -16,7 +17,7 @@
 #include "collectives/program/algorithm.h"
 #include "collectives/program/plan.h"
 #include "collectives/proof/verify.h"
-#include "tools/tutti/collective_option.h"
+#include "tools/tutti/named.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 
@@ -49,11 +50,10 @@ const Algorithm& selected(const Options& options) {
   }
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());
-  std::string list;
-  for (const std::string& one : names) list += cat(list.empty() ? "" : ", ", one);
   throw Error(ErrorCode::invalid_argument,
               cat("there is no algorithm named \"", options.algorithm, '"'),
-              {.remedy = cat("name an XML file, or one of ", list)});
+              {.remedy = cat(did_you_mean(options.algorithm, names), "name an XML file, or one of ",
+                             listed(names))});
 }
 
 std::string facts(const Algorithm& algorithm, const Shape& shape, const Figures& figures) {

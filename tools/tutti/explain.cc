@@ -19,7 +19,7 @@
 #include "collectives/cost/planner.h"
 #include "collectives/interchange/msccl_import.h"
 #include "tools/launcher/placement.h"
-#include "tools/tutti/collective_option.h"
+#include "tools/tutti/named.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 #include "topology/layout.h"
@@ -47,10 +47,7 @@ struct Options {
 
 Wanted wanted_of(const Options& options) {
   const Collective collective = collective_named(options.collective);
-  const std::optional<DType> dtype = parse_dtype(options.dtype);
-  if (!dtype) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", options.dtype, "'"));
-  }
+  const DType dtype = dtype_named(options.dtype);
   const bool deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   if (options.root < 0 || options.root >= options.ranks) {
     throw Error(ErrorCode::invalid_argument,
@@ -59,7 +56,7 @@ Wanted wanted_of(const Options& options) {
   return {.collective = collective,
           .root = options.root,
           .bytes = block_bytes(collective, options.ranks, parse_bytes(options.bytes)),
-          .dtype = *dtype,
+          .dtype = dtype,
           .at_least = deterministic && reduces(collective) ? Grade::canonical : Grade::same_bits};
 }
 

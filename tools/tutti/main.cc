@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "tools/launcher/agent_process.h"
+#include "tools/tutti/aliases.h"
 #include "tools/tutti/commands.h"
 #include "transport/bootstrap/job_sources.h"
 
@@ -63,6 +64,7 @@ int run_tool(int argc, char** argv) {
         add_checkpoint, add_import,    add_export, add_chaos,    add_doctor,   add_info}) {
     add(line);
   }
+  add_aliases(line);
   // Not for people: `tutti run --hosts` starts it on the other hosts.
   Command agent = line.add("agent", "serve a `tutti run` on another host");
   agent.hide();
@@ -73,7 +75,7 @@ int run_tool(int argc, char** argv) {
   // Both are told what is set, and report what is wrong with it.
   const bool is_agent = command == "agent" || command == "doctor-host";
   if (!is_agent) log_settings_warnings();
-  return line.run(argc, argv);
+  return line.run(argc, argv, check_borrowed_options);
 }
 
 // What was to be shown may be all that a command is for: that it cannot be written is a failure.

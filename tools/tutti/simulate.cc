@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "bench/measure.h"
 #include "collectives/simulate/schedule.h"
-#include "tools/tutti/collective_option.h"
+#include "tools/tutti/named.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/simulate_setup.h"
 #include "topology/layout.h"

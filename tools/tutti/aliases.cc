@@ -1,0 +1,112 @@
+// The options of mpirun, torchrun, nccl-tests and Megatron, by which many know what Tutti calls otherwise.
+#include "tools/tutti/aliases.h"
+
+#include <algorithm>
+#include <iostream>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace tutti::tool {
+namespace {
+
+struct Alias {
+  const char* other;
+  std::vector<std::string> own;
+};
+
+// Of one letter and words of one dash: what nccl-tests and mpirun have.
+const std::vector<Alias>& all_aliases() {
+  static const std::vector<Alias> aliases = {
+      // mpirun, torchrun
+      {"-np", {"--ranks"}},
+      {"--np", {"--ranks"}},
+      {"--nproc-per-node", {"--ranks"}},
+      // nccl-tests
+      {"-b", {"--min"}},
+      {"--minbytes", {"--min"}},
+      {"-e", {"--max"}},
+      {"--maxbytes", {"--max"}},
+      {"-f", {"--factor"}},
+      {"--stepfactor", {"--factor"}},
+      {"-d", {"--dtype"}},
+      {"--datatype", {"--dtype"}},
+      {"-o", {"--op"}},
+      {"-r", {"--root"}},
+      {"--iters", {"--iterations"}},
+      // Megatron, transformers
+      {"--learning-rate", {"--lr"}},
+      {"--lr-decay-style", {"--lr-schedule"}},
+      {"--lr-warmup-iters", {"--warmup"}},
+      {"--warmup-steps", {"--warmup"}},
+      {"--batch-size", {"--batch"}},
+      {"--global-batch-size", {"--batch"}},
+      {"--micro-batch-size", {"--micro-batch"}},
+      {"--gradient-accumulation-steps", {"--micro-batches"}},
+      {"--train-iters", {"--steps"}},
+      {"--max-steps", {"--steps"}},
+      {"--seq-length", {"--context"}},
+      {"--max-position-embeddings", {"--max-context"}},
+      {"--hidden-size", {"--width"}},
+      {"--hidden", {"--ffn-hidden-size"}},  // Tutti's own name until 0.1
+      {"--num-layers", {"--layers"}},
+      {"--num-attention-heads", {"--heads"}},
+      {"--num-query-groups", {"--kv-heads"}},
+      {"--kv-channels", {"--head-size"}},
+      {"--vocab-size", {"--vocabulary"}},
+      {"--rotary-base", {"--rope-base"}},
+      {"--clip-grad", {"--clip"}},
+      {"--adam-beta1", {"--beta1"}},
+      {"--adam-beta2", {"--beta2"}},
+      {"--adam-eps", {"--eps"}},
+      {"--data-path", {"--data"}},
+      {"--data-parallel-size", {"--dp"}},
+      {"--pipeline-model-parallel-size", {"--pp"}},
+      {"--log-interval", {"--log-every"}},
+      {"--eval-interval", {"--validate-every"}},
+      {"--save", {"--checkpoint"}},
+      {"--save-interval", {"--checkpoint-every"}},
+      {"--load", {"--checkpoint", "--resume"}},
+  };
+  return aliases;
+}
+
+// The value of an option that is given as two words or with '='; empty where it is not.
+std::string value_of(std::string_view option, const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == option && i + 1 < words.size()) return words[i + 1];
+    if (words[i].starts_with(cat(option, '='))) return words[i].substr(option.size() + 1);
+  }
+  return "";
+}
+
+bool has(const std::vector<std::string>& words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+}  // namespace
+
+void add_aliases(CommandLine& line) {
+  for (const Alias& alias : all_aliases()) line.add_alias(alias.other, alias.own);
+}
+
+void check_borrowed_options(const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  if (words[0] == "train") {
+    const std::string from = value_of("--load", words);
+    const std::string to = value_of("--save", words);
+    if (!from.empty() && !to.empty() && from != to) {
+      throw UsageError(
+          cat("--load ", from, " and --save ", to,
+              " differ, but a run continues in its own directory: name one directory, or start a "
+              "run anew from the stored model by --initial ",
+              from));
+    }
+  }
+  const bool of_nccl_tests = has(words, "-b") || has(words, "-e") || has(words, "-f");
+  if (words[0] == "bench" && of_nccl_tests && has(words, "-n")) {
+    std::cerr << "tutti bench: note: -n is the number of ranks; nccl-tests' -n is --iterations\n";
+  }
+}
+
+}  // namespace tutti::tool

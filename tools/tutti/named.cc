@@ -1,0 +1,83 @@
+#include "tools/tutti/named.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "base/text.h"
+#include "bench/measure.h"
+
+namespace tutti::tool {
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+[[noreturn]] void refuse_name(const std::string& kind, const std::string& name,
+                              const std::vector<std::string>& known) {
+  throw Error(ErrorCode::invalid_argument, cat("there is no ", kind, " '", name, "'"),
+              {.remedy = cat(did_you_mean(lower(name), known), "use one of ", listed(known))});
+}
+
+template <typename Values>
+std::vector<std::string> names_of(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(name(value));
+  return names;
+}
+
+std::vector<NamedCollective> all_collectives() {
+  std::vector<NamedCollective> all;
+  for (const Collective c : kCollectivesWithAlgorithms) all.emplace_back(c, false);
+  all.emplace_back(Collective::send_recv, false);
+  for (const Collective c : kCollectivesWithAlgorithms) {
+    if (has_input_blocks(c) || has_output_blocks(c)) all.emplace_back(c, true);
+  }
+  return all;
+}
+
+NamedCollective one_of(const std::vector<NamedCollective>& all, const std::string& wanted) {
+  // MPI's short name; NCCL's and MPI's others differ in case and underscores only.
+  const std::string text = same_name(wanted, "bcast") ? "broadcast" : wanted;
+  std::vector<std::string> known;
+  for (const NamedCollective& one : all) {
+    known.push_back(bench::name(one.first, one.second));
+    if (same_name(known.back(), text)) return one;
+  }
+  refuse_name("collective", wanted, known);
+}
+
+}  // namespace
+
+NamedCollective any_collective_named(const std::string& name) {
+  return one_of(all_collectives(), name);
+}
+
+Collective collective_named(const std::string& name) {
+  std::vector<NamedCollective> all;
+  for (const Collective c : kCollectivesWithAlgorithms) all.emplace_back(c, false);
+  return one_of(all, name).first;
+}
+
+ReduceOp op_named(const std::string& name) {
+  std::string text = lower(name);
+  for (const std::string_view prefix : {"nccl", "mpi_"}) {
+    if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  }
+  if (const std::optional<ReduceOp> op = parse_reduce_op(text)) return *op;
+  refuse_name("reduce op", name, names_of(kAllReduceOps));
+}
+
+DType dtype_named(const std::string& name) {
+  if (const std::optional<DType> dtype = parse_dtype(lower(name))) return *dtype;
+  refuse_name("dtype", name, names_of(kAllDTypes));
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,26 @@
+// What a command line names: collectives, operators and element types, by Tutti's names and by those of NCCL and MPI.
+// All throw Error(invalid_argument) that lists what there is, and names what is near.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+#include "collectives/program/program.h"
+
+namespace tutti::tool {
+
+// A collective, and whether its blocks differ in size (all_gatherv).
+using NamedCollective = std::pair<Collective, bool>;
+
+// all_reduce, allreduce, AllReduce, bcast ...; barrier, send_recv and uneven ones included.
+NamedCollective any_collective_named(const std::string& name);
+// One that has algorithms.
+Collective collective_named(const std::string& name);
+// sum, SUM, ncclSum, MPI_SUM.
+ReduceOp op_named(const std::string& name);
+// f32, float, FP32 ...
+DType dtype_named(const std::string& name);
+
+}  // namespace tutti::tool

@@ -328,8 +328,8 @@ std::vector<std::string> CommandLine::meaning_of(const std::string& word,
   const std::string name = word.substr(0, word.find('='));
   if (command.get_option_no_throw(name) != nullptr) return {};
   std::vector<std::string> own = {name};
-  if (const auto alias = aliases_.find(name); alias != aliases_.end()) own = alias->second;
-  if (own.front().starts_with("--")) std::ranges::replace(own.front(), '_', '-');
+  std::ranges::replace(own.front(), '_', '-');
+  if (const auto alias = aliases_.find(own.front()); alias != aliases_.end()) own = alias->second;
   if (own.front() == name || command.get_option_no_throw(own.front()) == nullptr) return {};
   own.front() += word.substr(name.size());
   return own;

@@ -6,8 +6,8 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "base/names.h"
 #include "base/hash.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "collectives/algorithms/algorithms.h"
 

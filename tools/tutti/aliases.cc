@@ -1,4 +1,5 @@
-// The options of mpirun, torchrun, nccl-tests and Megatron, by which many know what Tutti calls otherwise.
+// The options of mpirun, torchrun, nccl-tests and Megatron, by which many know what Tutti calls
+// otherwise.
 #include "tools/tutti/aliases.h"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "tools/tutti/bench_report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -89,15 +91,25 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
   return does_something && (!options_.all() || row.is_auto);
 }
 
+// Ranks that wait for a core are slower by far, and no other line says why.
+void BenchReport::print_sharing() const {
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const bool all_here = options_.ranks == comm_->size();  // the ranks that `-n` starts
+  if (!all_here || comm_->size() <= cores) return;
+  std::printf("# %d ranks share %ld cores: the times include waiting for a core\n", comm_->size(),
+              cores);
+}
+
 void BenchReport::print_header() const {
   std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers, %s%s%s\n",
-              options_.collective.c_str(), comm_->size(),
+              bench::name(case_.collective, case_.uneven).c_str(), comm_->size(),
               has_root(case_.collective) ? cat("root ", case_.root, ", ").c_str() : "",
               std::string(name(case_.dtype)).c_str(), std::string(name(case_.op)).c_str(),
               shown_transport(*comm_, options_).c_str(),
               cat(options_.buffers, case_.on_device ? " GPU" : "").c_str(),
               std::string(name(selected_instruction_set())).c_str(),
               case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "");
+  print_sharing();
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options_.peers) {
@@ -128,7 +140,16 @@ void BenchReport::print(const BenchRow& row) const {
   std::fflush(stdout);
 }
 
+// As nccl-tests ends its table.
+void BenchReport::print_average() const {
+  if (options_.all() || rows_.empty() || case_.collective == Collective::barrier) return;
+  double sum = 0;
+  for (const BenchRow& row : rows_) sum += row.busbw;
+  std::printf("# Avg bus bandwidth: %.3f GB/s\n", sum / static_cast<double>(rows_.size()));
+}
+
 void BenchReport::finish() {
+  print_average();
   print_ratios();
   print_ratios_to_best_mpi();
   print_choices();
@@ -186,7 +207,7 @@ void BenchReport::print_choices() const {
 }
 
 void BenchReport::write_json() {
-  Json document = {{"collective", options_.collective},
+  Json document = {{"collective", bench::name(case_.collective, case_.uneven)},
                    {"ranks", comm_->size()},
                    {"dtype", name(case_.dtype)},
                    {"op", name(case_.op)},
@@ -235,9 +256,9 @@ void BenchReport::draw_plot() const {
     }
   }
   std::erase_if(lines, [](const PlotLine& line) { return line.points.empty(); });
-  plot_.draw(cat(options_.collective, ", ", comm_->size(), " ranks, ", name(case_.dtype), ' ',
-                 reduces(case_.collective) ? cat(name(case_.op), ' ') : "", "over ",
-                 shown_transport(*comm_, options_)),
+  plot_.draw(cat(bench::name(case_.collective, case_.uneven), ", ", comm_->size(), " ranks, ",
+                 name(case_.dtype), ' ', reduces(case_.collective) ? cat(name(case_.op), ' ') : "",
+                 "over ", shown_transport(*comm_, options_)),
              lines);
 }
 

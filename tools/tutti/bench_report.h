@@ -49,6 +49,8 @@ class BenchReport {
 
  private:
   void print(const BenchRow& row) const;
+  void print_sharing() const;
+  void print_average() const;
   void print_ratios() const;
   void print_ratios_to_best_mpi() const;
   // Rows that stand for Tutti: with the algorithm that was asked for, and where anything is done.

@@ -17,9 +17,9 @@
 #include "collectives/program/algorithm.h"
 #include "collectives/program/plan.h"
 #include "collectives/proof/verify.h"
-#include "tools/tutti/named.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
+#include "tools/tutti/named.h"
 
 namespace tutti::tool {
 

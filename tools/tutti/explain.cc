@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,16 +13,18 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "bench/measure.h"
 #include "collectives/cost/gpu_costs.h"
 #include "collectives/cost/imagined_machine.h"
 #include "collectives/cost/planner.h"
 #include "collectives/interchange/msccl_import.h"
 #include "tools/launcher/placement.h"
-#include "tools/tutti/named.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
+#include "tools/tutti/named.h"
 #include "topology/layout.h"
 #include "transport/cuda/device.h"
 #include "transport/path_class.h"
@@ -42,6 +45,7 @@ struct Options {
   bool deterministic = false;
   std::string gpu;
   std::string buffers = "user";
+  std::string json;
   bool all_sizes = false;  // of a GPU: when none is given
 };
 
@@ -91,6 +95,12 @@ std::string describe(const std::string& asked, PathClass fabric, const Hosts& ho
   return cat("auto: shm", hosts.count() > 1 ? cat('+', name(fabric)) : "");
 }
 
+struct Question {
+  Collective collective;
+  int ranks;
+  uint64_t bytes;  // as `tutti bench` counts them
+};
+
 // What keeps a call from being quicker: the card of a host, its cores, or waiting for each other.
 std::string bound_of(const Prediction& p, const Hosts& hosts) {
   constexpr double kMost = 0.6;  // of the time
@@ -105,13 +115,38 @@ std::string bound_of(const Prediction& p, const Hosts& hosts) {
   return "latency: ranks wait for messages most of the time";
 }
 
-// Of what is too long to be walked.
-void print_rough(const std::string& name, const std::string& grade, double seconds, bool chosen) {
-  std::printf("%s %-26s %-10s %10.2f us  estimated from the steps of one rank\n",
-              chosen ? "  >" : "   ", name.c_str(), grade.c_str(), seconds * 1e6);
+// In GB/s, as `tutti bench` computes it. Barriers move nothing.
+double busbw(const Question& question, double seconds) {
+  const double algbw = static_cast<double>(question.bytes) / seconds / 1e9;
+  return algbw * bench::bus_factor(question.collective, question.ranks);
 }
 
-void print(const Candidate& candidate, bool chosen) {
+Json to_json(const Candidate& candidate, const Question& question) {
+  Json row = {{"algorithm", candidate.algorithm->name},
+              {"grade", name(candidate.algorithm->grade)}};
+  if (!candidate.excluded.empty()) {
+    row["excluded"] = candidate.excluded;
+    return row;
+  }
+  const Prediction& p = candidate.prediction;
+  row["time_us"] = p.seconds * 1e6;
+  row["busbw"] = busbw(question, p.seconds);
+  row["rough"] = p.rough;
+  if (p.rough) return row;
+  row["messages_us"] = p.messages * 1e6;
+  row["bytes_us"] = p.moving * 1e6;
+  row["reducing_us"] = p.reducing * 1e6;
+  return row;
+}
+
+// What is too long to be walked.
+void print_rough(const std::string& name, const std::string& grade, double seconds, double busbw,
+                 bool chosen) {
+  std::printf("%s %-26s %-10s %10.2f us  estimated from the steps of one rank  busbw %.3f GB/s\n",
+              chosen ? "  >" : "   ", name.c_str(), grade.c_str(), seconds * 1e6, busbw);
+}
+
+void print(const Candidate& candidate, const Question& question, bool chosen) {
   const Prediction& p = candidate.prediction;
   const std::string name(candidate.algorithm->name);
   const std::string grade(tutti::name(candidate.algorithm->grade));
@@ -120,15 +155,18 @@ void print(const Candidate& candidate, bool chosen) {
                 candidate.excluded.c_str());
     return;
   }
-  if (p.rough) return print_rough(name, grade, p.seconds, chosen);
+  const double bandwidth = busbw(question, p.seconds);
+  if (p.rough) return print_rough(name, grade, p.seconds, bandwidth, chosen);
   const double busy = p.messages + p.moving + p.reducing;
   std::printf(
-      "%s %-26s %-10s %10.2f us  = messages %8.2f  bytes %9.2f  reducing %9.2f  waiting %9.2f\n",
+      "%s %-26s %-10s %10.2f us  = messages %8.2f  bytes %9.2f  reducing %9.2f  waiting %9.2f  "
+      "busbw %.3f GB/s\n",
       chosen ? "  >" : "   ", name.c_str(), grade.c_str(), p.seconds * 1e6, p.messages * 1e6,
-      p.moving * 1e6, p.reducing * 1e6, std::max(0.0, p.seconds - busy) * 1e6);
+      p.moving * 1e6, p.reducing * 1e6, std::max(0.0, p.seconds - busy) * 1e6, bandwidth);
 }
 
 int run(const Options& options) {
+  std::ofstream json_file = open_for_writing(options.json, "--json");
   const std::vector<Place> places = places_of(options);
   const Hosts hosts = Hosts::of(places);
   AlgorithmFiles files = load_algorithm_files();
@@ -142,7 +180,9 @@ int run(const Options& options) {
   const Algorithm& chosen = planner.choose(wanted);
   const std::string file = cost_model_file();
   const std::string groups = to_text(shape.layout);
-  std::printf("%s of %s, %d ranks, %s on a host with %d cores%s, %s\n", options.collective.c_str(),
+  const Question question = {wanted.collective, options.ranks, parse_bytes(options.bytes)};
+  const std::string collective(name(wanted.collective));
+  std::printf("%s of %s, %d ranks, %s on a host with %d cores%s, %s\n", collective.c_str(),
               options.bytes.c_str(), options.ranks,
               options.group.empty() ? std::to_string(options.ranks).c_str() : options.group.c_str(),
               planner.machine().model.cores, groups.empty() ? "" : cat(", in ", groups).c_str(),
@@ -150,14 +190,23 @@ int run(const Options& options) {
   std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
                                    ? file.c_str()
                                    : "defaults (`tutti tune` measures this machine's)");
+  Json document = {{"collective", collective},
+                   {"ranks", options.ranks},
+                   {"bytes", question.bytes},
+                   {"dtype", name(wanted.dtype)},
+                   {"transport", describe(options.transport, fabric, hosts)},
+                   {"chosen", chosen.name},
+                   {"algorithms", Json::array()}};
   std::string bound;
   for (const Candidate& candidate : planner.explain(wanted)) {
     const bool is_chosen = candidate.algorithm == &chosen;
-    print(candidate, is_chosen);
+    print(candidate, question, is_chosen);
+    document["algorithms"].push_back(to_json(candidate, question));
     if (is_chosen && !candidate.prediction.rough) bound = bound_of(candidate.prediction, hosts);
   }
   std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
   if (!bound.empty()) std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound.c_str());
+  if (json_file.is_open()) json_file << document.dump(2) << '\n';
   return 0;
 }
 
@@ -192,7 +241,7 @@ int run_gpu(const Options& options) {
 }
 
 void refuse_what_is_not_of_gpus(const Command& command) {
-  for (const char* option : {"--transport", "--group"}) {
+  for (const char* option : {"--transport", "--group", "--json"}) {
     if (command.count(option) > 0) throw UsageError(cat("--gpu excludes ", option));
   }
 }
@@ -233,6 +282,7 @@ void add_explain(CommandLine& line) {
                   "a switch adds up)")
       .one_of({"user", "registered", "library"})
       .show_default();
+  command.add_option("--json", o->json, "write the prices to this file").type_name("FILE");
   command.footer(
       "Examples:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M\n"
       "  tutti explain all_reduce -n 8 --gpu h100");

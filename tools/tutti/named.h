@@ -1,5 +1,6 @@
-// What a command line names: collectives, operators and element types, by Tutti's names and by those of NCCL and MPI.
-// All throw Error(invalid_argument) that lists what there is, and names what is near.
+// What a command line names: collectives, operators and element types, by Tutti's names and by
+// those of NCCL and MPI. All throw Error(invalid_argument) that lists what there is, and names what
+// is near.
 #pragma once
 
 #include <string>

@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "bench/measure.h"
 #include "collectives/simulate/schedule.h"
-#include "tools/tutti/named.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
 #include "tools/tutti/simulate_setup.h"
 #include "topology/layout.h"
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,9 +32,9 @@ constexpr int kMostUneven = 16;
 
 struct Options {
   int max_ranks = 16;
-  bool samples = true;
-  std::string collective;  // empty: all
-  std::string algorithm;   // empty: all
+  std::optional<bool> samples;  // unset: where --max-ranks is not given
+  std::string collective;       // empty: all
+  std::string algorithm;        // empty: all
 };
 
 std::vector<const Algorithm*> selected(const Options& options) {
@@ -128,7 +129,7 @@ std::vector<Task> tasks_for(const Algorithm& algorithm, const Options& options) 
   };
   for (int ranks = 1; ranks <= options.max_ranks; ++ranks) add(ranks, false);
   for (const int ranks : kSampledRanks) {
-    if (options.samples && ranks > options.max_ranks) add(ranks, true);
+    if (options.samples.value_or(false) && ranks > options.max_ranks) add(ranks, true);
   }
   return tasks;
 }
@@ -229,10 +230,14 @@ void add_verify(CommandLine& line) {
   const auto options = std::make_shared<Options>();
   Command command =
       line.add("verify", "prove every algorithm: progress, results and their order, on every rank");
-  command.add_option("--max-ranks", options->max_ranks, "prove 1 to P ranks, and samples to 1024")
+  command
+      .add_option("--max-ranks", options->max_ranks,
+                  "prove 1 to P ranks; without it, also samples to 1024")
       .type_name("P")
       .show_default();
-  command.add_flag("!--no-samples", options->samples, "nothing beyond --max-ranks");
+  command.add_switch(
+      "--samples,!--no-samples", [options](bool on) { options->samples = on; },
+      "also prove samples beyond --max-ranks, to 1024 ranks");
   command.add_option("--collective", options->collective, "only this one").type_name("NAME");
   command.add_option("--algorithm", options->algorithm, "only algorithms of this name")
       .type_name("NAME");
@@ -241,7 +246,10 @@ void add_verify(CommandLine& line) {
       "depend on inputs and ranks only).\n"
       "Example:\n"
       "  tutti verify --max-ranks 64 --collective all_reduce");
-  command.runs([options] { return run(*options); });
+  command.runs([command, options] {
+    if (!options->samples) options->samples = command.count("--max-ranks") == 0;
+    return run(*options);
+  });
 }
 
 }  // namespace tutti::tool

@@ -11,7 +11,8 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("max_context", config.max_context,
              "tokens that it can be made to see later; 0: as --context");
   schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
-  schema.add("hidden", config.hidden, "of the feed-forward part; 0: 4 x width");
+  schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 4 x width")
+      .flag("--ffn-hidden-size");
   schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
              "layer or rms");
   schema.add("norm_epsilon", config.norm_epsilon, "added to variances");

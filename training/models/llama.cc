@@ -13,7 +13,8 @@ void describe(Schema& schema, LlamaConfig& config) {
   schema.add("max_context", config.max_context,
              "tokens that it can be made to see later; 0: as --context");
   schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
-  schema.add("hidden", config.hidden, "of the feed-forward part; 0: 8/3 x width");
+  schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
+      .flag("--ffn-hidden-size");
   schema.add("norm_epsilon", config.norm_epsilon, "added to variances");
   RopeOptions& rope = config.rope;
   schema.add("rope_base", rope.base, "of the rotary positions' frequencies");

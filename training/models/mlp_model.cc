@@ -39,7 +39,7 @@ double deviation(double gain, int64_t inputs) {
 void describe(Schema& schema, MlpModelConfig& config) {
   schema.add("context", config.context, "tokens that the model sees");
   schema.add("embedding", config.embedding, "values per token");
-  schema.add("hidden", config.hidden, "values per hidden layer");
+  schema.add("hidden", config.hidden, "width of each hidden layer").flag("--ffn-hidden-size");
   schema.add("layers", config.layers, "hidden layers").between(0, kMostLayers);
   schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
 }

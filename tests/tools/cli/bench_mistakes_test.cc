@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"all_gather", "-n", "2", "--algorithm", "double_binary_tree"},
                 {"all_gather", "double_binary_tree", "auto"}},
         Mistake{"DType", {"all_reduce", "-n", "2", "--dtype", "f33"}, {"f33", "f32", "bf16", "u8"}},
-        Mistake{"Op", {"all_reduce", "-n", "2", "--op", "add"}, {"add", "sum prod min max"}},
+        Mistake{"Op", {"all_reduce", "-n", "2", "--op", "add"}, {"add", "sum, prod, min, max"}},
         Mistake{"OpOfAnotherType",
                 {"all_reduce", "-n", "2", "--op", "band"},
                 {"band", "f32", "integers only"}},

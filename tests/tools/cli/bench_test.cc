@@ -337,7 +337,7 @@ TEST_F(Bench, TheTableHasARowForEachSize) {
   const Result result = run({"bench", "all_reduce", "-n", "2", "--max", "1K", "--factor", "2"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("busbw GB/s"));
-  EXPECT_EQ(std::ranges::count(result.out, '\n'), 2 + 8) << result.out;
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 2 + 8 + 1) << result.out;
 }
 
 TEST_F(Bench, ManyMoreRanksThanCoresWork) {

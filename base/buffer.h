@@ -7,7 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "base/dtype.h"
 
@@ -20,23 +23,7 @@ struct Stream {
   void* handle = nullptr;
 };
 
-template <typename Pointer>
-struct BasicBuffer {
-  Pointer data = nullptr;
-  uint64_t count = 0;  // elements, not bytes
-  DType dtype = DType::u8;
-  MemorySpace space = MemorySpace::host;
-
-  uint64_t bytes() const { return count * size_of(dtype); }
-};
-
-using Buffer = BasicBuffer<void*>;
-using ConstBuffer = BasicBuffer<const void*>;
-
-inline ConstBuffer as_const(const Buffer& buffer) {
-  return {buffer.data, buffer.count, buffer.dtype, buffer.space};
-}
-
+// The element type of C++'s numbers: DTypeOf<float>::value is DType::f32.
 template <typename T>
 struct DTypeOf;
 template <>
@@ -96,6 +83,50 @@ template <>
 struct DTypeOf<ValueIndex<int64_t, int64_t>> {
   static constexpr DType value = DType::i64_i64;
 };
+
+namespace internal {
+// The elements of a vector, an array or a span: float, or const float.
+template <typename Values>
+using ElementOf = std::remove_reference_t<decltype(*std::data(std::declval<Values&>()))>;
+// Elements that outlive the expression which names them: not those of a temporary vector.
+template <typename Values>
+inline constexpr bool kStays = std::is_lvalue_reference_v<Values> ||
+                               std::is_trivially_destructible_v<std::remove_cvref_t<Values>>;
+}  // namespace internal
+
+template <typename Pointer>
+struct BasicBuffer {
+  Pointer data = nullptr;
+  uint64_t count = 0;  // elements, not bytes
+  DType dtype = DType::u8;
+  MemorySpace space = MemorySpace::host;
+
+  BasicBuffer() = default;
+  BasicBuffer(Pointer data, uint64_t count, DType dtype, MemorySpace space = MemorySpace::host)
+      : data(data), count(count), dtype(dtype), space(space) {}
+  // The numbers of a vector, an array or a span, in host memory. Only a ConstBuffer can be of const
+  // ones.
+  template <typename Values, typename T = internal::ElementOf<Values>>
+    requires(std::is_convertible_v<T*, Pointer> && internal::kStays<Values> &&
+             sizeof(DTypeOf<std::remove_const_t<T>>) > 0)
+  BasicBuffer(Values&& values)  // NOLINT(google-explicit-constructor): that is its use
+      : data(std::data(values)),
+        count(std::size(values)),
+        dtype(DTypeOf<std::remove_const_t<T>>::value) {}
+  // What may be written may be read.
+  operator BasicBuffer<const void*>() const  // NOLINT(google-explicit-constructor)
+    requires(std::is_same_v<Pointer, void*>)
+  {
+    return {data, count, dtype, space};
+  }
+
+  uint64_t bytes() const { return count * size_of(dtype); }
+};
+
+using Buffer = BasicBuffer<void*>;
+using ConstBuffer = BasicBuffer<const void*>;
+
+inline ConstBuffer as_const(const Buffer& buffer) { return buffer; }
 
 template <typename T>
 Buffer buffer_of(std::span<T> values) {

@@ -2,7 +2,7 @@
 //
 //   tutti::Communicator world = tutti::Communicator::init();
 //   std::vector<float> gradients(n);
-//   world.all_reduce(std::span(gradients));                       // in place, sum, blocking
+//   world.all_reduce(gradients);                                  // in place, sum, blocking
 //   tutti::Work work = world.all_reduce_async(in, out, ReduceOp::max);
 //   work.wait();
 //
@@ -427,24 +427,11 @@ class Communicator {
   // Blocks until it is there.
   MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
-  template <typename T>
-  void all_reduce(std::span<T> values, const Reduction& op = ReduceOp::sum) {
-    const Buffer buffer = buffer_of(values);
-    all_reduce(as_const(buffer), buffer, op);
+  // In place.
+  void all_reduce(Buffer values, const Reduction& op = ReduceOp::sum) {
+    all_reduce(values, values, op);
   }
-  template <typename T>
-  void broadcast(std::span<T> values, int root) {
-    const Buffer buffer = buffer_of(values);
-    broadcast(as_const(buffer), buffer, root);
-  }
-  template <typename T>
-  void send(std::span<const T> values, int to) {
-    send(const_buffer_of(values), to);
-  }
-  template <typename T>
-  MessageInfo recv(std::span<T> values, int from) {
-    return recv(buffer_of(values), from);
-  }
+  void broadcast(Buffer values, int root) { broadcast(values, values, root); }
 
   // Calls `hook` again and again while a thread waits for a call of this process's and nothing
   // moves, at least every millisecond: for programs whose peers depend on more than Tutti. It must

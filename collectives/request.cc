@@ -54,7 +54,7 @@ class Checker {
     const bool has_input = is_root || (c != Collective::broadcast && c != Collective::scatter);
     const bool has_output = is_root || (c != Collective::reduce && c != Collective::gather);
     // What this rank has no use for may hold anything.
-    if (!has_output) request_.output = {.dtype = request_.input.dtype};
+    if (!has_output) request_.output = {nullptr, 0, request_.input.dtype};
     if (!has_input) request_.input = {request_.input.data, 0, request_.output.dtype};
     settle_blocks(request_.input_blocks, has_input && has_input_blocks(c), "input");
     settle_blocks(request_.output_blocks, has_output && has_output_blocks(c), "output");
@@ -89,10 +89,10 @@ class Checker {
   void check_send_recv() {
     if (request_.sends || request_.root != kAnySource) check_rank(request_.root, "rank");
     if (request_.sends) {
-      request_.output = {.dtype = request_.input.dtype};
+      request_.output = {nullptr, 0, request_.input.dtype};
       check_memory(request_.input, "buffer");
     } else {
-      request_.input = {.dtype = request_.output.dtype};
+      request_.input = {nullptr, 0, request_.output.dtype};
       check_memory(request_.output, "buffer");
     }
     request_.count = request_.sends ? request_.input.count : request_.output.count;

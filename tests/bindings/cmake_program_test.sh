@@ -22,7 +22,7 @@ tar -C "$work/first" -xzf "$tarball"
 mv "$work/first" "$work/moved"
 cp "$program" "$work/source/program.c"
 cat >"$work/source/also.cc" <<END
-#include "collectives/communicator.h"
+#include <tutti/tutti.hpp>
 
 int main() { return tutti::name(tutti::DType::f32) == "f32" ? 0 : 1; }
 END

@@ -18,8 +18,10 @@ mkdir "$work/prefix"
 tar -C "$work/prefix" -xzf "$tarball"
 snippet=$(sed -n '/^```cpp$/,/^```$/p' "$readme" | sed '/^```$/q' | sed '/^```/d')
 [ -n "$snippet" ] || fail "the README has no C++ program"
+words=$(wc -w <"$readme")
+[ "$words" -le 800 ] || fail "the README has $words words, more than the 800 that people read"
 cat >"$work/program.cc" <<END
-#include "collectives/communicator.h"
+#include <tutti/tutti.hpp>
 
 #include <cstdio>
 #include <span>
@@ -27,10 +29,8 @@ cat >"$work/program.cc" <<END
 
 int main() {
   constexpr size_t n = 1000;
-  const std::vector<float> mine(n, 2);
-  std::vector<float> largest(n);
-  const tutti::ConstBuffer in{mine.data(), n, tutti::DType::f32};
-  const tutti::Buffer out{largest.data(), n, tutti::DType::f32};
+  const std::vector<float> in(n, 2);
+  std::vector<float> out(n);
 $snippet
   try {
     world.broadcast(std::span(gradients), 99);
@@ -38,7 +38,7 @@ $snippet
   } catch (const tutti::Error& error) {  // its type is the library's
     if (error.code() != tutti::ErrorCode::invalid_argument) return 2;
   }
-  if (largest[n - 1] != 2) return 3;
+  if (out[n - 1] != 2) return 3;
   std::printf("rank %d of %d: ok\n", world.rank(), world.size());
 }
 END
@@ -48,6 +48,10 @@ export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
 # shellcheck disable=SC2046  # the flags are words
 c++ -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers program.cc -o program \
   $(pkg-config --cflags --libs tutti)
+
+# Nothing of Tutti's but tutti/ and tutti.h is on a program's path.
+[ "$(pkg-config --cflags-only-I tutti | wc -w)" = 1 ] || fail "more than one folder is on the path"
+ls prefix/include | sort | paste -sd ' ' | grep -qx "tutti tutti.h" || fail "$(ls prefix/include)"
 
 export LD_LIBRARY_PATH=$work/prefix/lib
 timeout 60 "$tutti" run -n 2 --set TUTTI_TIMEOUT=30 -- ./program >output.txt 2>&1 ||

@@ -6,8 +6,10 @@ A line `%run COMMAND` in a page becomes the command with what it prints, run her
 must fail, `%tries COMMAND` may do either. So the documentation shows nothing that the program does not do.
 """
 import json
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,6 +20,7 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 PAGES = TREE / "tools/docs/pages"
 COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan",
                "exscan", "barrier"]
+GUIDES = ["two_hosts", "clusters", "tuning", "algorithms", "hang", "own_algorithm", "own_model"]
 LONGEST = 60  # lines of output that are shown
 
 
@@ -86,32 +89,45 @@ def page_of(readme):
     return "design/overview.md" if str(folder) == "." else f"design/{str(folder).replace('/', '_')}.md"
 
 
+def page_at(path):
+    """The page that a file of the tree becomes; None where it becomes none."""
+    if path.is_dir():
+        path /= "README.md"
+    if path.name == "README.md":
+        return page_of(path)
+    return str(path.relative_to(PAGES)) if path.is_relative_to(PAGES) else None
+
+
+def with_links(text, source, page):
+    """The text of a file, with links to other files of the tree made links to their pages. Links between pages stay."""
+    def link(match):
+        words, target = match.groups()
+        path, _, anchor = target.partition("#")
+        wanted = (source.parent / path).resolve()
+        if not path or re.match(r"https?:", target):
+            return match[0]
+        if not wanted.exists():
+            if source.is_relative_to(PAGES):
+                return match[0]  # to a page that is made here; MkDocs looks for it
+            sys.exit(f"make_pages: {source} has a link to {target}, which is not there")
+        found = page_at(wanted)
+        if found:
+            return f"[{words}]({os.path.relpath(found, os.path.dirname(page) or '.')}{'#' + anchor if anchor else ''})"
+        return words if "`" in words else f"{words} (`{wanted.relative_to(TREE)}`)"
+
+    return re.sub(r"\[([^\]\n]*)\]\(([^)\s]+)\)", link, text)
+
+
 def design_pages():
-    """The README of each folder. A link to another is one to its page, a link to a file is the file's name."""
+    """The README of each folder."""
     listed = subprocess.run(["git", "ls-files", "*README.md"], cwd=TREE, check=True, capture_output=True, text=True)
     readmes = [TREE / name for name in listed.stdout.split()]
-    pages = {}
-    for readme in readmes:
-        def link(match, here=readme.parent):
-            text, target = match.groups()
-            if re.match(r"https?:|#", target):
-                return match[0]
-            path, _, anchor = target.partition("#")
-            wanted = (here / path).resolve()
-            if wanted.is_dir():
-                wanted /= "README.md"
-            if wanted in readmes:
-                return f"[{text}]({pathlib.PurePath(page_of(wanted)).name}{'#' + anchor if anchor else ''})"
-            if not wanted.exists():
-                sys.exit(f"make_pages: {readme} has a link to {target}, which is not there")
-            return text if "`" in text else f"{text} (`{wanted.relative_to(TREE)}`)"
-
-        pages[page_of(readme)] = re.sub(r"\[([^\]\n]*)\]\(([^)\s]+)\)", link, readme.read_text())
-    return pages
+    return {page_of(readme): with_links(readme.read_text(), readme, page_of(readme)) for readme in readmes}
 
 
 def hand_written():
-    return {str(path.relative_to(PAGES)): with_output(path.read_text()) for path in sorted(PAGES.rglob("*.md"))}
+    return {(page := str(path.relative_to(PAGES))): with_links(with_output(path.read_text()), path, page)
+            for path in sorted(PAGES.rglob("*.md"))}
 
 
 def navigation(pages):
@@ -119,7 +135,8 @@ def navigation(pages):
     def some(*prefixes):
         return [name for name in pages if name.startswith(prefixes)]
 
-    return [{"Home": ["index.md", "algorithms.md", "hang.md"]},
+    return [{"Home": ["index.md", "tour.md", "features.md", "results.md", "measured.md", "design.md"]},
+            {"Guides": [f"{name}.md" for name in GUIDES]},
             {"Getting started": [f"start/{name}.md" for name in ("c", "cpp", "python", "pytorch", "mpi")]},
             {"Errors": sorted(some("errors/"), key=lambda name: name != "errors/index.md")},
             {"Reference": some("reference/")}, {"Commands": some("commands/")}, {"Design": some("design/")}]
@@ -135,6 +152,7 @@ def main():
         path = folder / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    shutil.copytree(PAGES / "images", folder / "pages/images")
     settings = (TREE / "tools/docs/mkdocs.yml").read_text()
     (folder / "mkdocs.yml").write_text(f"{settings}docs_dir: pages\nnav: {json.dumps(navigation(pages))}\n")
 

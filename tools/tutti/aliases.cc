@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "tools/launcher/launcher.h"
 
 namespace tutti::tool {
 namespace {
@@ -105,7 +106,7 @@ void check_borrowed_options(const std::vector<std::string>& words) {
     }
   }
   const bool of_nccl_tests = has(words, "-b") || has(words, "-e") || has(words, "-f");
-  if (words[0] == "bench" && of_nccl_tests && has(words, "-n")) {
+  if (words[0] == "bench" && of_nccl_tests && has(words, "-n") && !is_launched()) {
     std::cerr << "tutti bench: note: -n is the number of ranks; nccl-tests' -n is --iterations\n";
   }
 }

@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "tools/launcher/agent_process.h"
-#include "tools/launcher/launcher.h"
 #include "tools/tutti/aliases.h"
 #include "tools/tutti/commands.h"
 #include "transport/bootstrap/job_sources.h"
@@ -76,7 +75,7 @@ int run_tool(int argc, char** argv) {
   // Both are told what is set, and report what is wrong with it.
   const bool is_agent = command == "agent" || command == "doctor-host";
   if (!is_agent) log_settings_warnings();
-  return line.run(argc, argv, is_launched() ? CommandLine::Check() : check_borrowed_options);
+  return line.run(argc, argv, check_borrowed_options);
 }
 
 // What was to be shown may be all that a command is for: that it cannot be written is a failure.

@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <random>
 
-#include "training/kernels/elementwise.h"
-#include "training/modules/features.h"
-#include "training/modules/linear.h"
-#include "training/modules/loss.h"
-#include "training/modules/slots.h"
-#include "training/optimizers/adamw.h"
-#include "training/replica.h"
+#include <tutti/training/kernels/elementwise.h>
+#include <tutti/training/modules/features.h>
+#include <tutti/training/modules/linear.h>
+#include <tutti/training/modules/loss.h>
+#include <tutti/training/modules/slots.h>
+#include <tutti/training/optimizers/adamw.h>
+#include <tutti/training/replica.h>
 
 using namespace tutti::training;
 

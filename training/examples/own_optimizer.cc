@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <random>
 
-#include "training/models/mlp_model.h"
-#include "training/optimizers/blocks.h"
-#include "training/replica.h"
+#include <tutti/training/models/mlp_model.h>
+#include <tutti/training/optimizers/blocks.h>
+#include <tutti/training/replica.h>
 
 using namespace tutti::training;
 

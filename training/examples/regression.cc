@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstdio>
 
-#include "training/kernels/elementwise.h"
-#include "training/modules/features.h"
-#include "training/modules/linear.h"
-#include "training/modules/slots.h"
-#include "training/modules/squared_error.h"
-#include "training/trainer.h"
+#include <tutti/training/kernels/elementwise.h>
+#include <tutti/training/modules/features.h>
+#include <tutti/training/modules/linear.h>
+#include <tutti/training/modules/slots.h>
+#include <tutti/training/modules/squared_error.h>
+#include <tutti/training/trainer.h>
 
 using namespace tutti::training;
 

@@ -2,17 +2,17 @@
 //
 //   c++ -std=c++20 all_reduce.cc $(pkg-config --cflags --libs tutti)
 //   tutti run -n 4 -- ./a.out
+#include <tutti/tutti.hpp>
+
 #include <cstdio>
-#include <span>
 #include <vector>
 
-#include "collectives/communicator.h"
 
 int main() {
   try {
     tutti::Communicator world = tutti::Communicator::init();
     std::vector<float> values(1000, static_cast<float>(world.rank()));
-    world.all_reduce(std::span(values), tutti::ReduceOp::avg);  // in place
+    world.all_reduce(values, tutti::ReduceOp::avg);  // in place
     std::printf("rank %d of %d: the mean is %g\n", world.rank(), world.size(), values.front());
   } catch (const tutti::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -35,9 +35,15 @@ def test_training():
         assert job.stdout.count(what) == 1, job.stdout
 
 
-def programs_of_the_readme():
-    with open("bindings/python/README.md", encoding="utf-8") as file:
+def programs_of_the_readme(path="bindings/python/README.md"):
+    with open(path, encoding="utf-8") as file:
         return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+
+
+def test_the_program_of_the_projects_readme():
+    job = run_job(2, "-c", programs_of_the_readme("README.md")[0])
+    for rank in range(2):
+        assert f"rank {rank} of 2: 0.5" in job.stdout
 
 
 def test_the_training_of_the_readme(tmp_path):

@@ -46,7 +46,7 @@ lines=$(grep -cvE '^ *//|^#include|^$' examples/own_model.cc)
 [ "$lines" -lt 60 ] || fail "own_model.cc has $lines lines"
 
 # Every header that is installed finds what it includes.
-(cd "$work/prefix/include/tutti" && find training -name '*.h' | sed 's/.*/#include "&"/') >all.cc
+(cd "$work/prefix/include/tutti" && find training -name '*.h' | sed 's,.*,#include <tutti/&>,') >all.cc
 c++ -std=c++20 -fsyntax-only $(pkg-config --cflags tutti-training) all.cc
 
 # There is one Communicator in a process: the training layer takes it from libtutti.so.

@@ -130,7 +130,7 @@ Json to_json(const Candidate& candidate, const Question& question) {
   }
   const Prediction& p = candidate.prediction;
   row["time_us"] = p.seconds * 1e6;
-  row["busbw"] = busbw(question, p.seconds);
+  row["busbw_GBps"] = busbw(question, p.seconds);
   row["rough"] = p.rough;
   if (p.rough) return row;
   row["messages_us"] = p.messages * 1e6;

@@ -44,9 +44,10 @@ using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t co
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
 
 // dst[i] = (a[i] + b[i]) / ranks, or a[i] / ranks where b is null: elements, of sums in either
-// format. 16- and 8-bit floats are added and divided in float and rounded once; where a sum of two
-// floats overflows, though neither has, half of it is divided, so the mean of finite values is
-// finite. Integers wrap around, and truncate towards zero. Not for pairs. Pointers are as for
+// format. 16- and 8-bit floats are added and divided in float and rounded once. Where a + b
+// overflows, though neither has, half of it is divided: the mean is finite wherever a and b are.
+// (Sums of three and more ranks may overflow before they come here.) Integers wrap around, and
+// truncate towards zero. Not for pairs. Pointers are as for
 // ReduceKernel; ranks is at least 1, with b at least 2.
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats = {});

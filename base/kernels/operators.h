@@ -102,7 +102,7 @@ struct Xor {
 };
 
 // The mean of `ranks` >= 2 values, of which some add up to a and the others to b. Where a + b
-// overflows, though neither has, half of it is divided: the mean of finite values is finite.
+// overflows, though neither has, half of it is divided: the mean is finite wherever a and b are.
 struct Mean {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value a, typename E::Value b, int ranks) {
@@ -116,7 +116,7 @@ struct Mean {
       return overflows ? mean + mean : mean;
     }
   }
-  // Of their sum.
+  // The mean of values that add up to `sum`.
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value sum, int ranks) {
     using Value = typename E::Value;

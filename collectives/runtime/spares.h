@@ -36,7 +36,9 @@ class Spares {
   // die meanwhile. Throws what CommunicatorImpl::shrink() does.
   std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, Target target,
                                          std::chrono::nanoseconds timeout);
-  // grow() has failed, and will not be called again.
+  // grow() has failed after its first question, and continues when it is called again.
+  bool unfinished() const { return changes_.unfinished(); }
+  // It will not be called again.
   void abandon() { changes_.abandon(); }
 
  private:

@@ -110,11 +110,15 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
                     "that is to grow"),
                 {.remedy = "grow the communicator of all ranks that are left"});
   }
-  grow_failed_ = true;  // until it has succeeded
-  auto grown =
-      engine_->spares().grow(engine_, {.epoch = epoch_, .ranks = size() + count}, timeout_);
-  grow_failed_ = false;
-  return grown;
+  Spares& spares = engine_->spares();
+  try {
+    auto grown = spares.grow(engine_, {.epoch = epoch_, .ranks = size() + count}, timeout_);
+    grow_failed_ = false;
+    return grown;
+  } catch (...) {
+    grow_failed_ = spares.unfinished();
+    throw;
+  }
 }
 
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {

@@ -14,7 +14,8 @@ import sys
 import time
 
 BETWEEN_LINES = 10  # seconds
-PROGRESS = re.compile(r"^\[([\d,]+) / ([\d,]+)\]")
+# "[120 / 300] 7 / 384 tests; Compiling ...": of tests, how many of them have ended says more.
+PROGRESS = re.compile(r"^\[([\d,]+) / ([\d,]+)\](?: ([\d,]+) / ([\d,]+) tests)?")
 NOISE = re.compile(r"^(Loading|Analyzing|INFO|DEBUG|Starting local Bazel|    currently loading|$)")
 
 
@@ -38,9 +39,10 @@ class Progress:
         if now - self.said < BETWEEN_LINES:
             return
         self.said = now
-        # Bazel finds more to do for a while, and the first actions are quick ones.
         left = (now - self.start) * (total - done) / max(done, 1)
-        print(f"{self.word}: {done} of {total}, about {words(left)} left", flush=True)
+        # The first ones are quick, and Bazel still finds more to do.
+        estimate = f", about {words(left)} left" if 10 * done >= total else ""
+        print(f"{self.word}: {done} of {total}{estimate}", flush=True)
 
 
 def main():
@@ -51,7 +53,9 @@ def main():
         for line in bazel.stdout:
             found = PROGRESS.match(line)
             if found:
-                progress.tell(*(int(number.replace(",", "")) for number in found.groups()))
+                actions, tests = found.groups()[:2], found.groups()[2:]
+                done, total = (int(number.replace(",", "")) for number in (tests if tests[0] else actions))
+                progress.tell(done, total)
             elif not NOISE.match(line):
                 print(line, end="", flush=True)
     print(f"{word}: {'done' if bazel.returncode == 0 else 'failed'} after {words(time.monotonic() - progress.start)}",

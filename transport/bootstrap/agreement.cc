@@ -49,7 +49,7 @@ void Agreements::start(AgreementId id, Contribution contribution, std::chrono::m
   agreement.pause = kFirstRetry;
   agreement.minority_since.reset();
   if (agreement.decided) return decide(id, agreement, Decision(*agreement.decided));
-  repeat(id);
+  repeat(id, ++agreement.start);
 }
 
 Agreements::Agreement& Agreements::entry(AgreementId id) {
@@ -73,10 +73,11 @@ void Agreements::make_room() {
   }
 }
 
-void Agreements::repeat(AgreementId id) {
+void Agreements::repeat(AgreementId id, uint32_t start) {
   const auto found = agreements_.find(id);
   if (found == agreements_.end() || !found->second.under_way()) return;
   Agreement& agreement = found->second;
+  if (agreement.start != start) return;
   step(id, agreement, true);
   if (!agreement.under_way()) return;
   if (channel_->now() >= agreement.deadline) {
@@ -84,7 +85,7 @@ void Agreements::repeat(AgreementId id) {
   }
   const std::chrono::milliseconds pause = agreement.pause;
   agreement.pause = std::min(2 * pause, kLongestRetry);
-  channel_->call_after(pause, [this, id] { repeat(id); });
+  channel_->call_after(pause, [this, id, start] { repeat(id, start); });
 }
 
 void Agreements::look_again() {

@@ -112,6 +112,7 @@ class Agreements {
     Done done;
     Clock::time_point deadline;
     std::chrono::milliseconds pause{0};
+    uint32_t start = 0;  // how often it was started: what repeats an earlier start ends
     std::optional<Clock::time_point> minority_since;
     int promised = -1;  // rounds before this are over
     int accepted_round = -1;
@@ -135,7 +136,7 @@ class Agreements {
   void propose(AgreementId id, Agreement& agreement, int round);
   void decide(AgreementId id, Agreement& agreement, const Decision& decision);
   void fail(Agreement& agreement, const Error& error);
-  void repeat(AgreementId id);
+  void repeat(AgreementId id, uint32_t start);
   static const Decision& vote_of(const Agreement& agreement) {
     return agreement.accepted_round < 0 ? agreement.own : agreement.accepted;
   }

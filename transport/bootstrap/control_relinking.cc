@@ -125,18 +125,27 @@ bool ControlService::is_given_up(int rank) const {
 // this rank has a link to it as well, that link tells within the network timeout which is true. If
 // it lasts, the two cannot talk to each other, and the one that has moved is given up.
 bool ControlService::disputes(const Death& death, int teller) {
-  const auto connected = [this](int rank) {
-    const auto link = links_.find(rank);
-    return link != links_.end() && link->second.connected();
-  };
-  if (death.certain || !moved_here_.contains(teller) || !connected(death.rank)) return false;
-  after(2 * network_timeout(), [this, connected, teller, accused = death.rank] {
-    if (!connected(accused) || !connected(teller) || has_died(accused) || has_died(teller)) return;
+  if (death.certain || !moved_here_.contains(teller) || !is_linked(death.rank)) return false;
+  settle_dispute_later(death.rank, teller);
+  return true;
+}
+
+// A link that is being renewed meanwhile says nothing yet: it connects, or its rank dies.
+void ControlService::settle_dispute_later(int accused, int teller) {
+  after(2 * network_timeout(), [this, accused, teller] {
+    for (const int rank : {accused, teller}) {
+      if (has_died(rank) || left_[rank] || ends_.contains(rank)) return;
+    }
+    if (!is_linked(accused) || !is_linked(teller)) return settle_dispute_later(accused, teller);
     record_death({teller, cat(describe(teller), " is given up: it cannot reach ", describe(accused),
                               ", which ", describe(tree_.rank), " does reach")},
                  -1);
   });
-  return true;
+}
+
+bool ControlService::is_linked(int rank) const {
+  const auto link = links_.find(rank);
+  return link != links_.end() && link->second.connected();
 }
 
 void ControlService::tell_all_known(Link& link) {

@@ -130,6 +130,8 @@ class ControlService final : public Control, private AgreementChannel {
   void tell_all_known(Link& link);
   bool is_given_up(int rank) const;
   bool disputes(const Death& death, int teller);
+  void settle_dispute_later(int accused, int teller);
+  bool is_linked(int rank) const;
 
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);

@@ -102,8 +102,8 @@ class Picture {
                 cat("host ", host), true);
     }
     double y = bottom_ + kRow;
-    y = draw_lanes(rings, "rings", y);
-    y = draw_lanes(trees, "trees", y);
+    y = draw_lanes(rings, y);
+    y = draw_lanes(trees, y);
     y = draw_legend(y);
     return svg::document(title, std::max(right_ + kMargin, 520.0), y + kMargin, body_.str());
   }
@@ -251,10 +251,12 @@ class Picture {
 
   // ---- channels: a lane for each, with an arrow for each message
 
-  double draw_lanes(const Channels& channels, const std::string& kind, double y) {
+  double draw_lanes(const Channels& channels, double y) {
     if (ranks_.size() < 2 || channels.channels.empty()) return y;
     svg::text(body_, kMargin, y, 12, "start", "#222222",
-              cat(channels.channels.size(), ' ', kind, " of ", channels.GBps, " GB/s"), true);
+              cat(channels.channels.size(), ' ', name(channels.kind),
+                  channels.channels.size() == 1 ? "" : "s", " of ", channels.GBps, " GB/s"),
+              true);
     y += 12;
     for (size_t i = 0; i < std::min(channels.channels.size(), kMostLanes); ++i) {
       y += kLane;

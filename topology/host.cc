@@ -1,5 +1,7 @@
 #include "topology/host.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -108,7 +110,13 @@ HostTopology read(const HwlocTopology& topology) {
   }
   host.caches = read_caches(topology, cores);
   const hwloc_obj_t root = hwloc_get_root_obj(topology.get());
-  host.memory_bytes = root->total_memory;
+  // Of this host hwloc misses memory that was plugged in while it ran, and all where /sys is
+  // hidden.
+  const bool is_this_host = hwloc_topology_is_thissystem(topology.get()) != 0;
+  const long pages = is_this_host ? ::sysconf(_SC_PHYS_PAGES) : -1;
+  host.memory_bytes =
+      pages < 0 ? root->total_memory
+                : static_cast<uint64_t>(pages) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const char* name = hwloc_obj_get_info_by_name(root, "HostName");
   host.hostname = name != nullptr ? name : "";
   return host;

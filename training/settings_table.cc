@@ -27,7 +27,7 @@ void describe_precision(Schema& schema, TrainOptions& options) {
               {"f16", DType::f16},
               {"fp16", DType::f16},
               {"float16", DType::f16}},
-             "of parameters, activations and gradients; the optimizer works on fp32 masters");
+             "type of parameters, activations and gradients; the optimizer works on fp32 masters");
   const auto get = [&replica]() -> Json {
     if (replica.storage.dtype != DType::f16) return "dynamic";
     if (!replica.loss_scaling) return "none";
@@ -50,7 +50,7 @@ void describe_precision(Schema& schema, TrainOptions& options) {
   };
   schema
       .add("training.loss_scale", Field::Type::text, get, set,
-           "of fp16: dynamic, none, or the first scale, a number")
+           "fp16 loss scale: dynamic, none, or an initial value")
       .show_default();
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
              "bf16 without fp32 masters: update the parameters themselves, rounded up or down by "
@@ -105,14 +105,10 @@ void describe_cut(Schema& schema, TrainOptions& options) {
 constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
 
 void describe_training(Schema& schema, TrainOptions& options) {
-  schema
-      .add("data.weights", options.data_weights,
-           "a weight for each --data: each is a data set of its own, and of all samples has this "
-           "share")
+  schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
       .flag("--data-weights");
   schema.add("data.document_mask", options.document_mask,
-             "gpt2: what is predicted follows from the same document alone, and the end of text "
-             "before it");
+             "gpt2: do not attend across document boundaries");
   schema.add("data.workers", options.workers, "threads of each rank that read data ahead")
       .role(kOwn)
       .show_default();
@@ -126,7 +122,7 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .between(0, kMostOfAnything);
   schema.add("training.samples", options.samples, "of the whole run; follows from its steps")
       .flag("");
-  schema.add("training.seed", options.seed, "of initial values, samples and dropout")
+  schema.add("training.seed", options.seed, "seed of initial values, sample order and dropout")
       .show_default();
   describe_clip(schema, options);
   schema
@@ -141,8 +137,9 @@ void describe_training(Schema& schema, TrainOptions& options) {
               {"bf16", Compression::bf16},
               {"fp16", Compression::f16},
               {"powersgd", Compression::powersgd}},
-             "of gradients in stage 0");
-  schema.add("training.compression_rank", options.compression_rank, "of powersgd").show_default();
+             "gradient compression (ZeRO stage 0)");
+  schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")
+      .show_default();
 }
 
 void describe_schedule(Schema& schema, TrainOptions& options) {
@@ -151,13 +148,13 @@ void describe_schedule(Schema& schema, TrainOptions& options) {
   schema.add("optimizer.lr", schedule.peak, "peak learning rate (default: as suits the model)");
   schema.add("optimizer.lr_schedule", schedule.decay,
              {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}},
-             "of the learning rate after warm-up: cosine, linear or constant");
+             "decay of the learning rate after warm-up: cosine, linear or constant");
   schema.add("optimizer.warmup", schedule.warmup_steps, "steps of linear warm-up")
       .between(0, kMostOfAnything)
       .show_default();
   schema
       .add("optimizer.final_fraction", schedule.final_fraction,
-           "of the peak rate, that the last step has")
+           "learning rate of the last step, as a fraction of --lr")
       .show_default();
 }
 
@@ -165,7 +162,7 @@ void describe_layout(Schema& schema, TrainOptions& options) {
   ReplicaOptions& replica = options.replica;
   schema
       .add("parallel.schedule", replica.pipeline.schedule,
-           "of the pipeline: see `tutti pipeline --list`")
+           "pipeline schedule: see `tutti pipeline --list`")
       .value_name("NAME")
       .show_default();
   schema
@@ -174,8 +171,8 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .between(1, 1024);
   schema
       .add("parallel.flush_every", options.flush_every,
-           "pipedream and pipedream-2bw: steps after which the pipeline runs empty, and tells "
-           "its losses; 0: at checkpoints and validation, and after 1024 steps")
+           "pipedream and pipedream-2bw: steps between pipeline flushes (losses are reported at a "
+           "flush); 0: at checkpoints and validation, and after 1024 steps")
       .between(0, 1024)
       .show_default();
   describe_cut(schema, options);
@@ -187,7 +184,7 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("parallel.overlap", replica.data_parallel.overlap,
-           "sum gradients when backward stands still")
+           "do not overlap gradient all-reduce with backward")
       .flag("--no-overlap", false);
 }
 

@@ -261,7 +261,8 @@ void add_bench(CommandLine& line) {
                   "tutti topo), auto, all (each in "
                   "turn) or list")
       .show_default();
-  bench.add_option("--transport", o->transport, "auto, shm or tcp");
+  bench.add_option("--transport", o->transport,
+                   "auto, shm, tcp, ucx, ofi, or shm+tcp, shm+ucx, shm+ofi");
   bench
       .add_option("--buffers", o->buffers,
                   "user: plain memory; library: Communicator::allocate(), which the other ranks of "

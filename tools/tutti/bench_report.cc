@@ -109,7 +109,6 @@ void BenchReport::print_header() const {
               cat(options_.buffers, case_.on_device ? " GPU" : "").c_str(),
               std::string(name(selected_instruction_set())).c_str(),
               case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "");
-  print_sharing();
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options_.peers) {
@@ -150,6 +149,7 @@ void BenchReport::print_average() const {
 
 void BenchReport::finish() {
   print_average();
+  print_sharing();
   print_ratios();
   print_ratios_to_best_mpi();
   print_choices();

@@ -34,6 +34,7 @@ struct Options {
   std::string exported;
   std::string dtype = "f32";
   std::string json;
+  bool tensors = false;
 };
 
 struct Step {
@@ -83,13 +84,16 @@ void print_step(const Step& step, const std::string& latest, bool verified) {
               verified ? ", whole" : "", step.checkpoint->path() == latest ? ", the latest" : "");
 }
 
-void print_tensors(const Checkpoint& checkpoint) {
+void print_model(const Checkpoint& checkpoint, bool all) {
   const Manifest& manifest = checkpoint.manifest();
   if (!manifest.run.empty()) std::printf("\nrun %s", printable(manifest.run).c_str());
-  std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
-              static_cast<long long>(manifest.step),
-              printable(training::in_words(manifest.model), 400).c_str(), "tensor", "type", "shape",
-              "size", "pieces");
+  std::printf("\nstep %lld of %s\n", static_cast<long long>(manifest.step),
+              printable(training::in_words(manifest.model), 400).c_str());
+  if (!all) {
+    std::printf("%zu tensors: --tensors lists them\n", manifest.tensors.size());
+    return;
+  }
+  std::printf("%-48s %-5s %-18s %10s %7s\n", "tensor", "type", "shape", "size", "pieces");
   for (const TensorEntry& tensor : manifest.tensors) {
     std::printf("%-48s %-5s %-18s %10s %7zu\n", printable(tensor.info.name).c_str(),
                 std::string(name(tensor.info.dtype)).c_str(),
@@ -158,7 +162,7 @@ int show(const Options& options) {
   if (!refusal.empty()) {
     std::fprintf(stderr, "tutti: %s\n", refusal.c_str());
   } else {
-    print_tensors(*chosen);
+    print_model(*chosen, options.tensors);
   }
   if (chosen && !options.exported.empty()) {
     training::export_safetensors(*chosen, options.exported, dtype);
@@ -183,6 +187,7 @@ void add_checkpoint(CommandLine& line) {
   command.add_option("--dtype", o->dtype, "of the exported values: f32, bf16 or f16")
       .type_name("T")
       .show_default();
+  command.add_flag("--tensors", o->tensors, "list every tensor with type, shape and size");
   command.add_option("--json", o->json, "write all of this as JSON").type_name("FILE");
   command.footer(
       "The exit code is 1 where a checkpoint is damaged: without --verify, where a file is missing "

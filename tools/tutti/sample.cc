@@ -46,7 +46,6 @@ void add_sample(CommandLine& line) {
       .add_option("model,--checkpoint", options->model,
                   "the directory given to train --checkpoint, one of Hugging Face's, or a file of "
                   "checkpoint --export")
-      .required()
       .type_name("PATH");
   command.add_option("--prompt", options->prompt, "text to go on from");
   command.add_option("--tokens", options->generation.tokens, "to write, at most").show_default();
@@ -67,7 +66,10 @@ void add_sample(CommandLine& line) {
                      "a tokenizer.json, or a directory with one or with GPT-2's vocabulary "
                      "(default: what came with the model, else tokens are bytes)");
   command.footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7 --top-p 0.9");
-  command.runs([options] { return sample(*options); });
+  command.runs([options] {
+    if (options->model.empty()) throw UsageError("a model is required: tutti sample PATH");
+    return sample(*options);
+  });
 }
 
 }  // namespace tutti::tool

@@ -210,7 +210,7 @@ void add_training(Command command, SimulateOptions& o) {
   add("--pp", o.stages, "stages of the pipeline; all other ranks are data-parallel")
       .between(1, 65536)
       .show_default();
-  add("--schedule", o.schedule, "of the pipeline: see `tutti pipeline --list`")
+  add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
       .type_name("NAME")
       .show_default();
   add("--virtual", o.virtual_stages, "chunks of the model on each rank (default: interleaved 2)")

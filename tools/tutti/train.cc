@@ -75,7 +75,7 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   if (result.stopped_by == 0) {
     const std::string perplexity =
         validation.of_tokens ? cat("perplexity ", std::exp(validation.loss), ", ") : "";
-    std::printf("validation loss  %.4f nats, %.4f bits (%s%lld held-out %s, %.2f%% right)\n",
+    std::printf("validation loss  %.4f nats, %.4f bits (%s%lld held-out %s, accuracy %.2f%%)\n",
                 validation.loss, validation.loss / std::numbers::ln2, perplexity.c_str(),
                 static_cast<long long>(validation.targets), unit, 100 * validation.correct);
   }
@@ -324,7 +324,7 @@ void add_own_options(Command command, Options& options) {
       .between(1, 65536);
   command
       .add_option("--min-ranks", options.min_ranks,
-                  "go on when ranks die, as long as so many are left (with --spares: default: "
+                  "continue after failures while at least N ranks survive (with --spares: default: "
                   "as many as train)")
       .between(1, 65536);
   command
@@ -399,7 +399,7 @@ void add_train(CommandLine& line) {
     const bool survives = options->min_ranks || options->spares > 0;
     if (!survives && (options->copies || options->copy_every)) {
       throw UsageError(cat(options->copies ? "--copies" : "--copy-every",
-                           " says nothing without --min-ranks or --spares"));
+                           " has no effect without --min-ranks or --spares"));
     }
     return train(*options);
   });

@@ -47,14 +47,14 @@ void make(const std::string& directory) {
   }
 }
 
-void refuse_other_run(const std::string& directory, const std::string& run) {
+void refuse_other_run(const std::string& directory, const std::string& run, bool resumable) {
   const std::vector<StepSeen> steps = look_at_steps(directory);
   if (steps.empty()) return;
   throw Error(
       ErrorCode::invalid_argument,
       cat(directory, " holds ", describe_runs(steps), "; the new run ", run, " was not started"),
-      {.remedy = "go on with the old run by --resume, or give the new one another "
-                 "directory, or have the old one removed by --overwrite"});
+      {.remedy = cat(resumable ? "continue the old run by --resume, or name" : "name",
+                     " another directory, or remove the old run by --overwrite")});
 }
 
 ChosenStep chosen(const std::string& directory, const RunStart& start, bool verify) {
@@ -124,7 +124,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   if (run_.empty()) run_ = new_run_identity();
   if (history.writers.empty()) history.writers = {{.start = new_run_identity()}};
   lock_.emplace(path_, run_, history);
-  if (!resumed && !start.overwrite) refuse_other_run(path_, run_);
+  if (!resumed && !start.overwrite) refuse_other_run(path_, run_, start.resumable);
   // From here on nobody else publishes steps: what is found there is the newest.
   fence_.emplace(path_, std::move(history), highest_fence_of_steps(path_));
   lock_->claim();
@@ -150,7 +150,7 @@ std::optional<ChosenStep> RunDirectory::check(const std::string& directory, cons
   DirectoryLock lock(path, "about-to-start");
   lock.claim();
   if (resumed) return chosen(path, start, false);
-  if (!start.overwrite) refuse_other_run(path, new_run_identity());
+  if (!start.overwrite) refuse_other_run(path, new_run_identity(), start.resumable);
   return std::nullopt;
 }
 

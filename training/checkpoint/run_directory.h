@@ -28,6 +28,7 @@ struct RunStart {
   bool or_new = false;          // a resume of nothing is a new run
   std::optional<int64_t> step;  // to resume at; none: the newest
   bool overwrite = false;       // of a new run
+  bool resumable = true;        // false: what fills the directory (an import) has no --resume
 };
 
 // In a checkpoint's state: the loss on what was held out, where that was known.

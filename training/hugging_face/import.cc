@@ -52,7 +52,7 @@ void import_model(const std::string& directory, const std::string& run,
                   const ImportOptions& options) {
   const Directory source(directory);
   check_finite(source, directory);
-  RunDirectory target(run, {.overwrite = options.overwrite});
+  RunDirectory target(run, {.overwrite = options.overwrite, .resumable = false});
   target.begin();
   copy_companions(directory, target.make_companions());
   std::vector<TensorPiece> pieces;

@@ -5,7 +5,7 @@ namespace {
 
 void describe(Schema& schema, GptConfig& config) {
   schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
-  schema.add("heads", config.heads, "of the attention");
+  schema.add("heads", config.heads, "number of attention heads");
   schema.add("width", config.width, "values per position");
   schema.add("context", config.context, "tokens that the model sees").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
@@ -20,9 +20,8 @@ void describe(Schema& schema, GptConfig& config) {
              "gelu or swiglu");
   schema.add("positions", config.positions,
              {{"learned", Positions::learned}, {"rope", Positions::rope}}, "learned or rope");
-  schema.add("tied", config.tied, "an output layer apart from the embedding")
-      .flag("--untied", false);
-  schema.add("bias", config.bias, "linear layers without").flag("--no-bias", false);
+  schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);
+  schema.add("bias", config.bias, "no bias in linear layers").flag("--no-bias", false);
   schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);
 }
 

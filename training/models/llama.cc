@@ -5,8 +5,8 @@ namespace {
 
 void describe(Schema& schema, LlamaConfig& config) {
   schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
-  schema.add("heads", config.heads, "of the attention");
-  schema.add("kv_heads", config.kv_heads, "of keys and values; 0: as many as of queries");
+  schema.add("heads", config.heads, "number of attention heads");
+  schema.add("kv_heads", config.kv_heads, "number of key-value heads; 0: as many as --heads");
   schema.add("head_size", config.head_size, "values of a head; 0: width / heads");
   schema.add("width", config.width, "values per position");
   schema.add("context", config.context, "tokens that the model sees").role(kTrainingOnly);
@@ -17,20 +17,19 @@ void describe(Schema& schema, LlamaConfig& config) {
       .flag("--ffn-hidden-size");
   schema.add("norm_epsilon", config.norm_epsilon, "added to variances");
   RopeOptions& rope = config.rope;
-  schema.add("rope_base", rope.base, "of the rotary positions' frequencies");
+  schema.add("rope_base", rope.base, "base of the RoPE frequencies");
   schema.add("rope_scaling", rope.scaling,
              {{"none", RopeScaling::none},
               {"linear", RopeScaling::linear},
               {"dynamic", RopeScaling::dynamic},
               {"llama3", RopeScaling::llama3}},
-             "how they are slowed down: none, linear, dynamic or llama3");
-  schema.add("rope_factor", rope.factor, "by how much");
+             "RoPE scaling: none, linear, dynamic or llama3");
+  schema.add("rope_factor", rope.factor, "RoPE scaling factor");
   schema.add("rope_original_context", rope.original_context,
-             "dynamic, llama3: the context that they were first made for");
-  schema.add("rope_low_turns", rope.low_turns, "llama3: slow are those that turn less often in it");
-  schema.add("rope_high_turns", rope.high_turns, "llama3: fast are those that turn more often");
-  schema.add("tied", config.tied, "an output layer apart from the embedding")
-      .flag("--untied", false);
+             "dynamic, llama3: context length of pre-training");
+  schema.add("rope_low_turns", rope.low_turns, "Llama-3 RoPE scaling: low_freq_factor");
+  schema.add("rope_high_turns", rope.high_turns, "Llama-3 RoPE scaling: high_freq_factor");
+  schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);
   schema.add("attention_bias", config.attention_bias, "in the attention's linear layers");
   schema.add("mlp_bias", config.mlp_bias, "in the feed-forward part's");
   schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);

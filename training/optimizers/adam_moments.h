@@ -20,9 +20,9 @@ struct AdamMoments {
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {
-  schema.add("beta1", moments.beta1, "of the mean of gradients, the share that is kept");
-  schema.add("beta2", moments.beta2, "of the mean of their squares");
-  schema.add("eps", moments.epsilon, "added to the root of the second");
+  schema.add("beta1", moments.beta1, "decay of the mean of gradients");
+  schema.add("beta2", moments.beta2, "decay of the mean of squared gradients");
+  schema.add("eps", moments.epsilon, "term added to the denominator");
 }
 
 inline void check_moments(const AdamMoments& moments) {

@@ -332,7 +332,7 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
     if (std::ranges::any_of(owners, [&](const auto& owner) { return *name == owner; })) continue;
     const std::string flag = flag_of(*registry.find(key));
     const std::string problem =
-        cat(flag.empty() ? key : flag, " says nothing without ", registry.flag(), ' ',
+        cat(flag.empty() ? key : flag, " has no effect without ", registry.flag(), ' ',
             joined(owners, " or "), "; it is ", name->words());
     if (where.empty()) throw UsageError(problem);
     throw Error(ErrorCode::invalid_argument, problem, {.where = where});
@@ -372,7 +372,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
   for (const auto& detail : details) {
     if (detail.is_used || find_member(said, detail.key) == nullptr) continue;
     throw UsageError(
-        cat(flag_of(*field_named(detail.key)), " says nothing without ", detail.needs));
+        cat(flag_of(*field_named(detail.key)), " has no effect without ", detail.needs));
   }
   if (find_member(said, "training.samples") != nullptr) {
     throw UsageError("training.samples follows from the run's length: give --steps or --epochs");

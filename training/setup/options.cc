@@ -60,8 +60,8 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .show_default();
   schema
       .add("parallel.threads", options.threads,
-           "that compute together on each rank; results are the same for any number (default: the "
-           "rank's share of its host's cores)")
+           "CPU threads per rank; results are the same for any number (default: the rank's share "
+           "of its host's cores)")
       .between(1, 4096);
   schema
       .add("parallel.recompute", options.recompute,

@@ -47,6 +47,9 @@ TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
   expect_good({"checkpoint", path("run"), "--export", path("model.safetensors")});
   EXPECT_THAT(expect_good({"import", path("hf"), path("again")}).out,
               AllOf(HasSubstr("llama"), HasSubstr("kv_heads=2")));
+  const Result twice = run({"import", path("hf"), path("again")});
+  EXPECT_NE(twice.code, 0);
+  EXPECT_THAT(twice.err, AllOf(HasSubstr("--overwrite"), Not(HasSubstr("--resume"))));
   const std::string text = sample(path("run"));
   const Json loss = evaluate(path("run"));
   EXPECT_EQ(text.substr(0, 4), "Once");

@@ -107,16 +107,15 @@ struct BasicBuffer {
   // The numbers of a vector, an array or a span, in host memory. Only a ConstBuffer can be of const
   // ones.
   template <typename Values, typename T = internal::ElementOf<Values>>
-    requires(std::is_convertible_v<T*, Pointer> && internal::kStays<Values> &&
-             sizeof(DTypeOf<std::remove_const_t<T>>) > 0)
-  BasicBuffer(Values&& values)  // NOLINT(google-explicit-constructor): that is its use
+  requires(std::is_convertible_v<T*, Pointer>&& internal::kStays<Values> &&
+           sizeof(DTypeOf<std::remove_const_t<T>>) > 0)
+      BasicBuffer(Values&& values)  // NOLINT(google-explicit-constructor): that is its use
       : data(std::data(values)),
         count(std::size(values)),
         dtype(DTypeOf<std::remove_const_t<T>>::value) {}
   // What may be written may be read.
   operator BasicBuffer<const void*>() const  // NOLINT(google-explicit-constructor)
-    requires(std::is_same_v<Pointer, void*>)
-  {
+      requires(std::is_same_v<Pointer, void*>) {
     return {data, count, dtype, space};
   }
 

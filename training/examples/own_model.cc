@@ -3,9 +3,6 @@
 //
 //   c++ -std=c++20 -O2 own_model.cc -o own_model $(pkg-config --cflags --libs tutti-training)
 //   tutti run -n 2 -- ./own_model
-#include <cstdio>
-#include <random>
-
 #include <tutti/training/kernels/elementwise.h>
 #include <tutti/training/modules/features.h>
 #include <tutti/training/modules/linear.h>
@@ -13,6 +10,9 @@
 #include <tutti/training/modules/slots.h>
 #include <tutti/training/optimizers/adamw.h>
 #include <tutti/training/replica.h>
+
+#include <cstdio>
+#include <random>
 
 using namespace tutti::training;
 

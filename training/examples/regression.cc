@@ -4,15 +4,15 @@
 //
 //   c++ -std=c++20 -O2 regression.cc -o regression $(pkg-config --cflags --libs tutti-training)
 //   tutti run -n 2 -- ./regression
-#include <cmath>
-#include <cstdio>
-
 #include <tutti/training/kernels/elementwise.h>
 #include <tutti/training/modules/features.h>
 #include <tutti/training/modules/linear.h>
 #include <tutti/training/modules/slots.h>
 #include <tutti/training/modules/squared_error.h>
 #include <tutti/training/trainer.h>
+
+#include <cmath>
+#include <cstdio>
 
 using namespace tutti::training;
 

@@ -2,11 +2,9 @@
 //
 //   c++ -std=c++20 all_reduce.cc $(pkg-config --cflags --libs tutti)
 //   tutti run -n 4 -- ./a.out
-#include <tutti/tutti.hpp>
-
 #include <cstdio>
+#include <tutti/tutti.hpp>
 #include <vector>
-
 
 int main() {
   try {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <limits>
@@ -19,6 +20,22 @@ namespace tutti {
 namespace {
 
 constexpr int kWrongUsage = 2;
+
+// The words that are suggested for an option's value are the name of a check that finds nothing
+// wrong: CLI11 has no other place for them.
+constexpr const char* kSuggested = "words:";
+
+std::vector<std::string> suggested(CLI::Option& option) {
+  try {
+    const std::string& name = option.get_validator(0)->get_name();
+    if (!name.starts_with(kSuggested)) return {};
+    std::vector<std::string> words = split(name.substr(std::strlen(kSuggested)), ',');
+    std::erase(words, "");
+    return words;
+  } catch (const CLI::OptionNotFound&) {  // it has no checks
+    return {};
+  }
+}
 
 // What is wrong with a number, or nothing.
 std::string out_of_range(const Option::Range& range, const std::string& word) {
@@ -152,7 +169,15 @@ Option Option::between(double low, double high) const {
 Option Option::at_least(double low) const { return between(low, range_->high); }
 
 Option Option::one_of(std::vector<std::string> words) const {
+  static_cast<void>(suggest(words));
   option_->check(CLI::IsMember(std::move(words)).description(""));
+  return *this;
+}
+
+Option Option::suggest(const std::vector<std::string>& words) const {
+  std::string name = kSuggested;
+  for (const std::string& word : words) name += cat(word, ',');
+  option_->check(CLI::Validator([](std::string&) { return std::string(); }, "", name));
   return *this;
 }
 
@@ -319,6 +344,13 @@ std::string CommandLine::problem(const std::string& error) const {
              suggestion(word));
 }
 
+CLI::App* CommandLine::command_named(const std::string& word) const {
+  for (CLI::App* const command : app_->get_subcommands({})) {
+    if (command->get_name() == word) return command;
+  }
+  return nullptr;
+}
+
 void CommandLine::add_alias(const std::string& other, std::vector<std::string> own) {
   aliases_.emplace(other, std::move(own));
 }
@@ -336,11 +368,8 @@ std::vector<std::string> CommandLine::meaning_of(const std::string& word,
 }
 
 std::vector<std::string> CommandLine::without_aliases(const std::vector<std::string>& words) const {
-  const std::vector<CLI::App*> commands = app_->get_subcommands({});
-  const auto found = std::ranges::find_if(
-      commands, [&](const CLI::App* one) { return !words.empty() && one->get_name() == words[0]; });
-  if (found == commands.end()) return words;
-  const CLI::App* const command = *found;
+  const CLI::App* const command = words.empty() ? nullptr : command_named(words[0]);
+  if (command == nullptr) return words;
   std::vector<std::string> read = {words[0]};
   std::vector<std::string> after_value;  // the rest of what an alias stands for
   bool value_follows = false;
@@ -370,6 +399,50 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   }
   read.insert(read.end(), words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   return read;
+}
+
+// The words that an option, or the next argument without a name, is known to take.
+std::vector<std::string> CommandLine::values_after(const std::vector<std::string>& words) const {
+  CLI::App* const command = command_named(words.front());
+  const std::string option = words.back();
+  const bool named = option.starts_with("-") && words.size() > 1;
+  if (CLI::Option* const found = named ? command->get_option_no_throw(option) : nullptr) {
+    if (found->get_items_expected_max() > 0) return suggested(*found);
+  }
+  for (CLI::Option* const argument : command->get_options()) {
+    if (argument->get_positional()) return suggested(*argument);
+  }
+  return {};
+}
+
+std::vector<std::string> CommandLine::completions(const std::vector<std::string>& words) const {
+  std::vector<std::string> before = words;
+  std::erase(before, "=");  // bash's words: --op, =, su
+  const std::string typed = words.empty() || words.back() == "=" ? "" : words.back();
+  if (!words.empty() && words.back() != "=") before.pop_back();
+  std::vector<std::string> all;
+  const auto shown = [](const auto* it) { return !it->get_group().empty(); };
+  if (before.empty()) {
+    for (const CLI::App* command : app_->get_subcommands(shown)) all.push_back(command->get_name());
+  } else if (std::ranges::find(before, "--") != before.end()) {
+    return {};
+  } else if (const CLI::App* const command = command_named(before[0]); command != nullptr) {
+    if (const size_t end = typed.find('='); end != std::string::npos) {  // zsh's: --op=su
+      before.push_back(typed.substr(0, end));
+      for (const std::string& value : values_after(before)) {
+        all.push_back(typed.substr(0, end + 1) + value);
+      }
+    } else if (!typed.starts_with("-")) {
+      all = values_after(before);
+    } else {
+      for (const CLI::Option* option : command->get_options(shown)) {
+        for (const std::string& name : option->get_lnames()) all.push_back("--" + name);
+      }
+    }
+  }
+  std::erase_if(all, [&](const std::string& word) { return !word.starts_with(typed); });
+  std::ranges::sort(all);
+  return all;
 }
 
 void CommandLine::read(const std::vector<std::string>& words) {

@@ -46,6 +46,8 @@ class Option {
   Option between(double low, double high) const;
   Option at_least(double low) const;
   Option one_of(std::vector<std::string> words) const;
+  // What a shell offers for its value: some words of those that it takes.
+  Option suggest(const std::vector<std::string>& words) const;
   Option needs(const Option& other) const;
   // Of lists: "A,B" in one argument, or one value each time that the option is given.
   Option separated_by_commas() const;
@@ -132,9 +134,14 @@ class CommandLine {
   int run(int argc, const char* const* argv, const Check& check = {});
   // Does what these words say, which follow a program's name. Throws UsageError.
   void parse(const std::vector<std::string>& words);
+  // What the last of these words, which may be empty, can become: a command, an option, a value.
+  // Empty where it may be anything, such as a file.
+  std::vector<std::string> completions(const std::vector<std::string>& words) const;
 
  private:
   std::string problem(const std::string& error) const;
+  CLI::App* command_named(const std::string& word) const;  // null where there is none
+  std::vector<std::string> values_after(const std::vector<std::string>& words) const;
   int complain(const std::string& problem) const;
   // " (did you mean --data?)" where an option or a command has such a name.
   std::string suggestion(const std::string& word) const;

@@ -55,6 +55,7 @@ class Field {
   const Traits& traits() const { return traits_; }
   Type type() const { return type_; }
   bool is_list() const { return type_ >= Type::wholes; }
+  const std::vector<std::string>& choices() const { return choices_; }  // empty: any
   const std::string& role() const { return role_; }
   // As people call it: its option without the dashes, or what would be one.
   std::string short_name() const;

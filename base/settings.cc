@@ -118,6 +118,9 @@ constexpr std::array kSettings = {
         "TUTTI_RACK", SettingType::string, "", "", false, false,
         "this host's own: the switches above it, the outermost first, as in row2.rack7; by "
         "them hosts are grouped. Empty: what Slurm tells, or a host file (rack=row2.rack7)"},
+    SettingInfo{"TUTTI_HOST", SettingType::string, "", "", false, false,
+                "what this host is called in messages: `tutti run` sets it to the name that it was "
+                "given; empty: the kernel's name of it"},
     SettingInfo{
         "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
         "remote shell of `tutti run` and `tutti doctor --hosts`: called as RSH HOST COMMAND"},

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "base/deadline.h"
 #include "base/text.h"
@@ -15,9 +16,11 @@ namespace tutti::bench {
 
 namespace {
 
-uint64_t blocks_of(Collective collective, int ranks) {
-  return has_input_blocks(collective) || has_output_blocks(collective) ? ranks : 1;
+bool has_blocks(Collective collective) {
+  return has_input_blocks(collective) || has_output_blocks(collective);
 }
+
+uint64_t blocks_of(Collective collective, int ranks) { return has_blocks(collective) ? ranks : 1; }
 
 Layout layout_of(const Case& c, int ranks) {
   Layout layout{.collective = c.collective,
@@ -33,6 +36,12 @@ Layout layout_of(const Case& c, int ranks) {
 
 std::string name(Collective collective, bool uneven) {
   return cat(tutti::name(collective), uneven ? "v" : "");
+}
+
+bool runs_in_place(Collective collective) {
+  // The result of exscan's first rank is nothing, and would be its input.
+  return collective != Collective::all_to_all && collective != Collective::exscan &&
+         collective != Collective::send_recv && collective != Collective::barrier;
 }
 
 uint64_t element_count(const Case& c, int ranks) {
@@ -68,11 +77,10 @@ Measurement::Measurement(Communicator& comm, const Case& c)
   const uint64_t outputs = layout_.outputs(rank);
   pristine_.resize(inputs * size);
   fill_input(c.data, c.dtype, c.op, layout_, rank, pristine_.data());
-  input_ = allocate(inputs * size);
-  output_ = allocate(outputs * size);
-  std::fill_n(output_.get(), outputs * size, kUntouched);
-  ConstBuffer in{input_.get(), inputs, c.dtype};
-  Buffer out{output_.get(), outputs, c.dtype};
+  place_buffers();
+  std::fill_n(output_, outputs * size, kUntouched);
+  ConstBuffer in{input_, inputs, c.dtype};
+  Buffer out{output_, outputs, c.dtype};
   if (c.on_device) {
     device_ = std::make_unique<DeviceSide>(
         rank, inputs * size, outputs * size, [&](const cuda::Context& context, size_t bytes) {
@@ -82,6 +90,30 @@ Measurement::Measurement(Communicator& comm, const Case& c)
     out = {device_->output(), outputs, c.dtype, MemorySpace::device};
   }
   requests_ = requests(layout_, rank, in, out, reduction(c.data, c.op, rank));
+}
+
+void Measurement::place_buffers() {
+  const int rank = comm_.rank();
+  const uint64_t size = size_of(case_.dtype);
+  const uint64_t inputs = layout_.inputs(rank) * size;
+  const uint64_t outputs = layout_.outputs(rank) * size;
+  if (!case_.in_place) {
+    memory_ = allocate(inputs);
+    more_memory_ = allocate(outputs);
+    input_ = memory_.get();
+    output_ = more_memory_.get();
+    return;
+  }
+  memory_ = allocate(std::max(inputs, outputs));
+  input_ = output_ = memory_.get();
+  // Of two sizes, the smaller is this rank's block of the larger.
+  if (inputs == 0 || outputs == 0 || !has_blocks(case_.collective)) return;
+  const bool gathers = has_output_blocks(case_.collective);
+  const std::vector<uint64_t> counts =
+      gathers ? layout_.output_counts(rank) : layout_.input_counts(rank);
+  const uint64_t before =
+      std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0}) * size;
+  (gathers ? input_ : output_) += before;
 }
 
 // Of any rank's buffer: windows are equally long on all.
@@ -131,7 +163,7 @@ CallOptions Measurement::options() const {
 
 void Measurement::write_input() {
   if (device_) return device_->write_input(pristine_);
-  if (!pristine_.empty()) std::memcpy(input_.get(), pristine_.data(), pristine_.size());
+  if (!pristine_.empty()) std::memcpy(input_, pristine_.data(), pristine_.size());
 }
 
 void Measurement::call() {
@@ -141,7 +173,7 @@ void Measurement::call() {
   }
   if (requests_.empty() && !pristine_.empty()) {  // a rank that is alone sends to itself
     if (device_) device_->copy_input();
-    std::memcpy(output_.get(), input_.get(), pristine_.size());
+    std::memcpy(output_, input_, pristine_.size());
   }
   group_begin();
   for (const Request& request : requests_) comm_.start(request, options());
@@ -185,7 +217,7 @@ std::vector<double> Measurement::run(int warm_up, int timed) {
 
 Digest Measurement::digest() {
   const uint64_t bytes = layout_.outputs(comm_.rank()) * size_of(case_.dtype);
-  return bench::digest(comm_, layout_, {output_.get(), bytes});
+  return bench::digest(comm_, layout_, {output_, bytes});
 }
 
 uint64_t Measurement::count_wrong_here() const {
@@ -196,13 +228,13 @@ uint64_t Measurement::count_wrong_here() const {
   uint64_t wrong = 0;
   if (!rounds || c.deterministic) {
     const std::vector<std::byte> expected = expected_output(c.data, c.dtype, c.op, layout_, rank);
-    wrong = bench::count_wrong(c.dtype, output_.get(), expected.data(), layout_.outputs(rank));
+    wrong = bench::count_wrong(c.dtype, output_, expected.data(), layout_.outputs(rank));
   }
   if (!rounds) return wrong;
   uint64_t outside = 0;
   for (const Part& part : output_parts(layout_, rank)) {  // of a collective that reduces: one
     outside += count_outside_bound(c.dtype, c.op, layout_.ranks, part.combined, part.first,
-                                   part.count, output_.get());
+                                   part.count, output_);
   }
   return std::max(wrong, outside);
 }
@@ -211,7 +243,7 @@ uint64_t Measurement::count_wrong() {
   uint64_t wrong = count_wrong_here();
   comm_.all_reduce(std::span(&wrong, 1));
   const uint64_t bytes = layout_.outputs(comm_.rank()) * size_of(case_.dtype);
-  std::fill_n(output_.get(), bytes, kUntouched);
+  std::fill_n(output_, bytes, kUntouched);
   return wrong;
 }
 

@@ -33,7 +33,11 @@ struct Case {
   Buffers buffers = Buffers::user;
   bool on_device = false;  // the buffers are a GPU's
   bool graph = false;      // of a GPU: the call is captured once, and its graph is launched
+  bool in_place = false;   // on hosts, of a collective that runs_in_place()
 };
+
+// Whether input and output may be one buffer, or one a block of the other (collectives/request.h).
+bool runs_in_place(Collective collective);
 
 // "all_gatherv"
 std::string name(Collective collective, bool uneven);
@@ -69,10 +73,11 @@ class Measurement {
 
  private:
   Memory<std::byte> allocate(uint64_t bytes);
+  void place_buffers();
   uint64_t most() const;
   std::shared_ptr<std::byte> allocate_on_device(const cuda::Context& context, uint64_t bytes);
   std::span<std::byte> output() {
-    return {output_.get(), layout_.outputs(comm_.rank()) * size_of(case_.dtype)};
+    return {output_, layout_.outputs(comm_.rank()) * size_of(case_.dtype)};
   }
   CallOptions options() const;
   void write_input();
@@ -84,8 +89,10 @@ class Measurement {
   Case case_;
   const Layout layout_;
   std::vector<std::byte> pristine_;
-  Memory<std::byte> input_;
-  Memory<std::byte> output_;
+  Memory<std::byte> memory_;
+  Memory<std::byte> more_memory_;  // none in place
+  std::byte* input_ = nullptr;     // in these
+  std::byte* output_ = nullptr;
   std::unique_ptr<DeviceSide> device_;  // where the calls read and write instead
   std::vector<Registration> registrations_;
   std::vector<Request> requests_;

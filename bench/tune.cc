@@ -5,9 +5,11 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <span>
 #include <sstream>
 #include <utility>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/median.h"
 #include "base/text.h"
@@ -221,12 +223,17 @@ std::vector<Observation> all_observations(int ranks, PathClass path) {
   return observations;
 }
 
-void measure(Communicator& comm, std::vector<Observation>& observations) {
+void measure(Communicator& comm, std::vector<Observation>& observations,
+             std::chrono::nanoseconds within) {
+  const Deadline deadline = Deadline::after(within);
   constexpr double kLong = 0.2;  // seconds, of a call: larger ones of the like are left out
   std::map<std::pair<Collective, std::string>, uint64_t> most;  // bytes
   for (Observation& o : observations) {
     uint64_t& limit = most.try_emplace({o.collective, o.algorithm}, UINT64_MAX).first->second;
     if (o.bytes > limit) continue;
+    int is_over = deadline.passed() ? 1 : 0;
+    comm.broadcast(std::span(&is_over, 1), 0);
+    if (is_over != 0) break;
     Case c;
     c.collective = o.collective;
     c.algorithm = o.algorithm;
@@ -236,6 +243,15 @@ void measure(Communicator& comm, std::vector<Observation>& observations) {
         std::clamp<uint64_t>((uint64_t{16} << 20) / std::max<uint64_t>(o.bytes, 1), 5, 200));
     o.seconds = median(measurement.run(std::max(2, calls / 10), calls)) * 1e-6;
     if (o.seconds > kLong) limit = o.bytes;
+  }
+}
+
+void keep_least(std::vector<Observation>& observations, const std::vector<Observation>& more) {
+  if (observations.empty()) observations = more;
+  for (size_t i = 0; i < std::min(observations.size(), more.size()); ++i) {
+    double& seconds = observations[i].seconds;
+    if (more[i].seconds == 0) continue;
+    seconds = seconds == 0 ? more[i].seconds : std::min(seconds, more[i].seconds);
   }
 }
 

@@ -2,6 +2,7 @@
 // cost walk predicts those times best.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -33,8 +34,13 @@ std::vector<Observation> crowd_observations(int ranks);
 // Every algorithm of every collective, 8 B to 64 MiB: to see how well they are predicted.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Fills in the seconds. What would take long on a slow network is left out: 0. Collective.
-void measure(Communicator& comm, std::vector<Observation>& observations);
+// Fills in the seconds. What would take long on a slow network, and what is left after `within` on
+// rank 0, is left out: 0. Collective.
+void measure(Communicator& comm, std::vector<Observation>& observations,
+             std::chrono::nanoseconds within);
+// Several times of the same calls: the least of each, where any was measured. A machine that is
+// shared with others is slow at times, never too fast.
+void keep_least(std::vector<Observation>& observations, const std::vector<Observation>& more);
 
 double predict(const Observation& observation, const CostModel& model);
 

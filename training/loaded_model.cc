@@ -17,7 +17,7 @@ std::unique_ptr<Decoder> language_model(const std::string& path, const Json& con
   if (configuration.is_null()) {
     throw Error(ErrorCode::invalid_argument, cat(path, " does not say which model it has"),
                 {.remedy = "give a run's directory, one with a config.json, or a file of `tutti "
-                           "checkpoint --export`"});
+                           "export`"});
   }
   std::unique_ptr<Model> model = make_model(configuration);
   if (auto* const decoder = dynamic_cast<Decoder*>(model.get())) {

@@ -12,7 +12,7 @@ it uses: --define=each_source=alone compiles it by itself. Lines of errors are t
 load("@rules_cc//cc:defs.bzl", _cc_binary = "cc_binary", _cc_library = "cc_library")
 
 # A change of one source compiles its whole part anew: seconds.
-_MOST_IN_A_PART = 10
+_MOST_IN_A_PART = 12
 
 def _in_parts(name, srcs, alone):
     """Labels to compile in place of srcs."""

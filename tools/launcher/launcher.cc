@@ -50,7 +50,7 @@ std::map<std::string, std::string> portable_environment() {
     const std::string_view variable(*entry);
     const size_t equals = variable.find('=');
     const std::string_view name = variable.substr(0, equals);
-    if (equals != std::string_view::npos && name != "TUTTI_RACK" &&
+    if (equals != std::string_view::npos && name != "TUTTI_RACK" && name != "TUTTI_HOST" &&
         (name.starts_with("TUTTI_") || name.starts_with("UCX_") || name.starts_with("FI_") ||
          name == "OMP_NUM_THREADS")) {
       result[std::string(name)] = variable.substr(equals + 1);
@@ -100,7 +100,10 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (ranks[i].empty()) continue;
     job.host = hosts[i].name;
-    if (!job.host.empty()) job.display = job.host;
+    if (!job.host.empty()) {
+      job.display = job.host;
+      job.environment["TUTTI_HOST"] = job.host;  // so do its ranks call it
+    }
     job.ranks = ranks[i];
     jobs.push_back(job);
     if (!hosts[i].rack.empty()) jobs.back().environment["TUTTI_RACK"] = hosts[i].rack;

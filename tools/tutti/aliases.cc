@@ -1,5 +1,4 @@
-// The options of mpirun, torchrun, nccl-tests and Megatron, by which many know what Tutti calls
-// otherwise.
+// The options of mpirun, torchrun and nccl-tests, by which many know what Tutti calls otherwise.
 #include "tools/tutti/aliases.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "base/text.h"
 #include "tools/launcher/launcher.h"
+#include "training/setup/aliases.h"
 
 namespace tutti::tool {
 namespace {
@@ -36,39 +36,6 @@ const std::vector<Alias>& all_aliases() {
       {"-o", {"--op"}},
       {"-r", {"--root"}},
       {"--iters", {"--iterations"}},
-      // Megatron, transformers
-      {"--learning-rate", {"--lr"}},
-      {"--lr-decay-style", {"--lr-schedule"}},
-      {"--lr-warmup-iters", {"--warmup"}},
-      {"--warmup-steps", {"--warmup"}},
-      {"--batch-size", {"--batch"}},
-      {"--global-batch-size", {"--batch"}},
-      {"--micro-batch-size", {"--micro-batch"}},
-      {"--gradient-accumulation-steps", {"--micro-batches"}},
-      {"--train-iters", {"--steps"}},
-      {"--max-steps", {"--steps"}},
-      {"--seq-length", {"--context"}},
-      {"--max-position-embeddings", {"--max-context"}},
-      {"--hidden-size", {"--width"}},
-      {"--hidden", {"--ffn-hidden-size"}},  // Tutti's own name until 0.1
-      {"--num-layers", {"--layers"}},
-      {"--num-attention-heads", {"--heads"}},
-      {"--num-query-groups", {"--kv-heads"}},
-      {"--kv-channels", {"--head-size"}},
-      {"--vocab-size", {"--vocabulary"}},
-      {"--rotary-base", {"--rope-base"}},
-      {"--clip-grad", {"--clip"}},
-      {"--adam-beta1", {"--beta1"}},
-      {"--adam-beta2", {"--beta2"}},
-      {"--adam-eps", {"--eps"}},
-      {"--data-path", {"--data"}},
-      {"--data-parallel-size", {"--dp"}},
-      {"--pipeline-model-parallel-size", {"--pp"}},
-      {"--log-interval", {"--log-every"}},
-      {"--eval-interval", {"--validate-every"}},
-      {"--save", {"--checkpoint"}},
-      {"--save-interval", {"--checkpoint-every"}},
-      {"--load", {"--checkpoint", "--resume"}},
   };
   return aliases;
 }
@@ -89,6 +56,7 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
 }  // namespace
 
 void add_aliases(CommandLine& line) {
+  training::add_aliases(line);
   for (const Alias& alias : all_aliases()) line.add_alias(alias.other, alias.own);
 }
 

@@ -19,6 +19,7 @@
 #include "tools/tutti/bench_options.h"
 #include "tools/tutti/bench_report.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
 
 namespace tutti::tool {
 
@@ -111,6 +112,22 @@ void check(const Series& series, const bench::Case& c, const std::string& algori
               {.cause = "the algorithm builds its results in another order on each rank"});
 }
 
+std::vector<Series> time_in_place(Communicator& comm, const BenchOptions& options, bench::Case c,
+                                  const std::vector<std::string>& algorithms) {
+  c.in_place = true;
+  bench::Measurement measurement(comm, c);
+  return time_in_turns(comm, measurement, options, c, algorithms, {});
+}
+
+void add_in_place(const Series& series, int ranks, const bench::Case& c, BenchRow& row) {
+  row.in_place_us = median(series.times_us);
+  if (row.in_place_us > 0) {
+    row.in_place_busbw = static_cast<double>(row.bytes) / row.in_place_us / 1000 *
+                         bench::bus_factor(c.collective, ranks);
+  }
+  row.wrong += series.wrong;
+}
+
 // The rows of one size; the fastest first where all algorithms are timed.
 std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const BenchOptions& options,
                               const Peers& peers) {
@@ -121,6 +138,8 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
   const std::string choice = options.all() ? measurement.algorithm() : "";
   const std::vector<Series> series =
       time_in_turns(comm, measurement, options, c, algorithms, peers);
+  std::vector<Series> in_place;
+  if (options.in_place) in_place = time_in_place(comm, options, c, algorithms);
   std::vector<BenchRow> rows;
   for (size_t i = 0; i < algorithms.size(); ++i) {
     BenchRow row;
@@ -136,6 +155,7 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     row.busbw = row.algbw * bench::bus_factor(c.collective, comm.size());
     row.wrong = series[i].wrong;
     row.digest = series[i].digest;
+    if (options.in_place) add_in_place(in_place[i], comm.size(), c, row);
     row.is_auto = options.all() && row.algorithm == choice;
     for (size_t peer = algorithms.size(); peer < series.size(); ++peer) {
       row.peer_us.emplace_back();
@@ -181,6 +201,13 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   return wrong == 0 ? 0 : 1;
 }
 
+void check_in_place(const BenchOptions& options, const bench::Case& c) {
+  if (!options.in_place || (bench::runs_in_place(c.collective) && !c.on_device)) return;
+  throw Error(ErrorCode::unsupported,
+              cat("--in-place: ", bench::name(c.collective, c.uneven),
+                  c.on_device ? " of GPUs is not timed in place" : " does not run in place"));
+}
+
 void check_plot(const BenchOptions& options, const bench::Case& c) {
   if (options.plot.empty() || c.collective != Collective::barrier) return;
   throw Error(ErrorCode::invalid_argument, "--plot draws time over bytes, and barrier has none");
@@ -223,6 +250,7 @@ int run(const BenchOptions& options) {
   if (!is_launched()) check_root(c, std::max(1, options.ranks));
   parse_sizes(options, c);
   check_peers(options, c);
+  check_in_place(options, c);
   check_plot(options, c);
   if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (is_launched() || options.ranks <= 1) return run_rank(options, c);
@@ -242,15 +270,16 @@ void add_bench(CommandLine& line) {
                   "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
                   "all_to_all, scan, exscan, barrier or send_recv; with uneven blocks all_gatherv, "
                   "reduce_scatterv, gatherv, scatterv or all_to_allv")
-      .required();
+      .required()
+      .suggest(collective_names());
   bench.add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)")
       .between(1, 1 << 20);
   bench.add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
       .show_default();
   bench.add_option("--max", o->max, "largest size").show_default();
   bench.add_option("--factor", o->factor, "from one size to the next").show_default();
-  bench.add_option("--dtype", o->dtype, "element type").show_default();
-  bench.add_option("--op", o->op, "reduction operator").show_default();
+  bench.add_option("--dtype", o->dtype, "element type").show_default().suggest(dtype_names());
+  bench.add_option("--op", o->op, "reduction operator").show_default().suggest(op_names());
   bench
       .add_option("--root", o->root,
                   "of broadcast, reduce, gather and scatter: the rank from or to which it goes")
@@ -260,9 +289,12 @@ void add_bench(CommandLine& line) {
                   "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), FILE.json (rings of "
                   "tutti topo), auto, all (each in "
                   "turn) or list")
-      .show_default();
-  bench.add_option("--transport", o->transport,
-                   "auto, shm, tcp, ucx, ofi, or shm+tcp, shm+ucx, shm+ofi");
+      .show_default()
+      .suggest(algorithm_names());
+  bench
+      .add_option("--transport", o->transport,
+                  "auto, shm, tcp, ucx, ofi, or shm+tcp, shm+ucx, shm+ofi")
+      .suggest({"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"});
   bench
       .add_option("--buffers", o->buffers,
                   "user: plain memory; library: Communicator::allocate(), which the other ranks of "
@@ -271,6 +303,8 @@ void add_bench(CommandLine& line) {
       .show_default();
   bench.add_option("--device", o->device, "whose memory the buffers are: host, or cuda (a GPU's)")
       .show_default();
+  bench.add_flag("--in-place", o->in_place,
+                 "also time calls whose input and output are one buffer, in columns of their own");
   bench.add_flag("--graph", o->graph, "of a GPU: capture the call once, and time its graph");
   bench.add_flag("--deterministic", o->deterministic,
                  "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");

@@ -23,6 +23,7 @@ struct BenchOptions {
   std::string buffers = "user";  // or "library", "registered"
   std::string device = "host";   // or "cuda"
   bool graph = false;
+  bool in_place = false;  // time it as well
   bool digest = false;
   bool deterministic = false;
   std::vector<std::string> peers;

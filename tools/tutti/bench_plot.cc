@@ -52,7 +52,7 @@ std::string script(const std::string& title, const std::vector<PlotLine>& lines)
     }
     out << "END\n";
   }
-  out << "set title " << gnuplot_string(title) << " noenhanced\n"
+  out << gnuplot_title(title)
       << "set xlabel 'size'\nset ylabel 'median time of the slowest rank (µs)'\n"
       << "set logscale x 2\nset logscale y 10\nset format y '%g'\n"
       << "set xrange " << bytes.text(1.5) << "\nset yrange " << times.text(1.5) << '\n'

@@ -111,6 +111,7 @@ void BenchReport::print_header() const {
               case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
+  if (options_.in_place) std::printf(" %12s %10s", "in-place us", "busbw GB/s");
   for (const std::string& peer : options_.peers) {
     std::printf(" %12s %7s", (peer + " us").c_str(), "ratio");
   }
@@ -130,6 +131,7 @@ void BenchReport::print(const BenchRow& row) const {
               static_cast<unsigned long>(row.bytes), static_cast<unsigned long>(row.count),
               std::string(name(case_.dtype)).c_str(), row.algorithm.c_str(), row.time_us,
               row.min_us, row.algbw, row.busbw, static_cast<unsigned long>(row.wrong));
+  if (options_.in_place) std::printf(" %12.2f %10.3f", row.in_place_us, row.in_place_busbw);
   for (size_t i = 0; i < row.peer_us.size(); ++i) {
     std::printf(" %12s %7s", fixed(row.peer_us[i], 2).c_str(), fixed(row.ratio(i), 3).c_str());
   }
@@ -143,8 +145,12 @@ void BenchReport::print(const BenchRow& row) const {
 void BenchReport::print_average() const {
   if (options_.all() || rows_.empty() || case_.collective == Collective::barrier) return;
   double sum = 0;
-  for (const BenchRow& row : rows_) sum += row.busbw;
-  std::printf("# Avg bus bandwidth: %.3f GB/s\n", sum / static_cast<double>(rows_.size()));
+  double columns = 0;
+  for (const BenchRow& row : rows_) {
+    sum += row.busbw + row.in_place_busbw;
+    columns += options_.in_place ? 2 : 1;
+  }
+  std::printf("# Avg bus bandwidth: %.3f GB/s\n", sum / columns);
 }
 
 void BenchReport::finish() {
@@ -227,6 +233,9 @@ void BenchReport::write_json() {
     Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},
                    {"time_us", row.time_us},  {"min_us", row.min_us}, {"algbw_GBps", row.algbw},
                    {"busbw_GBps", row.busbw}, {"wrong", row.wrong}};
+    if (options_.in_place) {
+      result["in_place"] = {{"time_us", row.in_place_us}, {"busbw_GBps", row.in_place_busbw}};
+    }
     if (options_.digest) result["digest"] = row.digest;
     if (options_.all()) {
       result["best"] = row.is_best;
@@ -264,11 +273,13 @@ void BenchReport::draw_plot() const {
 
 void BenchReport::write_csv() {
   csv_ << "bytes,count,algorithm,time_us,min_us,algbw_GBps,busbw_GBps,wrong";
+  if (options_.in_place) csv_ << ",in_place_us,in_place_busbw_GBps";
   for (const std::string& peer : options_.peers) csv_ << ',' << peer << "_us," << peer << "_ratio";
   csv_ << (options_.digest ? ",digest" : "") << (options_.all() ? ",note" : "") << '\n';
   for (const BenchRow& row : rows_) {
     csv_ << row.bytes << ',' << row.count << ',' << csv_cell(row.algorithm) << ',' << row.time_us
          << ',' << row.min_us << ',' << row.algbw << ',' << row.busbw << ',' << row.wrong;
+    if (options_.in_place) csv_ << ',' << row.in_place_us << ',' << row.in_place_busbw;
     for (size_t i = 0; i < row.peer_us.size(); ++i) {
       csv_ << ',' << csv_cell(row.peer_us[i]) << ',' << csv_cell(row.ratio(i));
     }

@@ -24,6 +24,8 @@ struct BenchRow {
   double algbw = 0;  // GB/s
   double busbw = 0;
   uint64_t wrong = 0;
+  double in_place_us = 0;  // --in-place: the median
+  double in_place_busbw = 0;
   std::string digest;  // --digest
   // Medians, in the order of the peers; nothing where a peer does not have the collective.
   std::vector<std::optional<double>> peer_us;

@@ -41,7 +41,7 @@ using chaos::Plan;
 constexpr const char* kRandom = "random";
 constexpr int kDefaultTrials = 20;
 
-struct Options {
+struct ChaosOptions {
   std::string plan = kRandom;
   chaos::Draw draw{.trials = kDefaultTrials, .span_ms = 1000, .messages = 300};
   std::string ranks;  // empty: all that the command starts
@@ -94,7 +94,7 @@ bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
 
 // What is wrong for sure is said before the command runs, which may take long. Returns the plans of
 // a file; random ones need to know how many ranks there are.
-std::vector<Plan> check(Options& options) {
+std::vector<Plan> check(ChaosOptions& options) {
   const std::string& expression = options.demands.same_output;
   if (!expression.empty()) chaos::matches(expression, "");
   if (options.plan != kRandom) {
@@ -130,7 +130,7 @@ std::vector<Plan> check(Options& options) {
   return {};
 }
 
-Outcome run_undisturbed(const Options& options, const Conditions& conditions) {
+Outcome run_undisturbed(const ChaosOptions& options, const Conditions& conditions) {
   Outcome outcome = run_trial({}, conditions);
   const auto refuse = [&](const std::string& what, const std::string& remedy) {
     throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
@@ -154,7 +154,7 @@ Outcome run_undisturbed(const Options& options, const Conditions& conditions) {
   return outcome;
 }
 
-std::vector<Plan> random_plans(const Options& options, size_t ranks) {
+std::vector<Plan> random_plans(const ChaosOptions& options, size_t ranks) {
   chaos::Draw draw = options.draw;
   const int last = static_cast<int>(ranks) - 1;
   if (options.ranks.empty()) draw.last_rank = last;
@@ -166,9 +166,9 @@ std::vector<Plan> random_plans(const Options& options, size_t ranks) {
 }
 
 // A line that is rewritten on a terminal, and goes in the end.
-class Progress {
+class TrialProgress {
  public:
-  ~Progress() {
+  ~TrialProgress() {
     if (shown_) std::cerr << "\r\x1b[K";
   }
   void show(size_t trial, size_t trials) const {
@@ -183,7 +183,7 @@ class Progress {
 void try_all(const std::vector<Plan>& plans, const Conditions& conditions,
              const Outcome& undisturbed, const chaos::Demands& demands,
              std::vector<chaos::Tried>& trials) {
-  const Progress progress;
+  const TrialProgress progress;
   for (const Plan& plan : plans) {
     progress.show(trials.size() + 1, plans.size());
     Outcome outcome = run_trial(plan, conditions);
@@ -194,7 +194,7 @@ void try_all(const std::vector<Plan>& plans, const Conditions& conditions,
   }
 }
 
-void run_trials(const Options& options, std::vector<Plan> plans, Conditions conditions,
+void run_trials(const ChaosOptions& options, std::vector<Plan> plans, Conditions conditions,
                 std::vector<chaos::Tried>& trials) {
   const Outcome undisturbed = run_undisturbed(options, conditions);
   std::cout << cat("undisturbed: ", undisturbed.ranks, " ranks, ", undisturbed.seconds, " s\n");
@@ -218,7 +218,7 @@ int exit_code(const std::vector<chaos::Tried>& trials) {
   return std::ranges::all_of(trials, passed) ? 0 : 1;
 }
 
-int run(Options options) {
+int run(ChaosOptions options) {
   std::vector<Plan> plans = check(options);
   std::ofstream json = open_for_writing(options.json, "--json");
   open_for_writing(options.write_plan, "--write-plan");
@@ -251,7 +251,7 @@ int run(Options options) {
   return signal != 0 ? 128 + signal : exit_code(trials);
 }
 
-void add_demands(Command command, Options& options) {
+void add_demands(Command command, ChaosOptions& options) {
   command
       .add_option("--within", options.within,
                   "seconds in which the command has to end after the last fault, beyond what it "
@@ -273,7 +273,7 @@ void add_demands(Command command, Options& options) {
 }  // namespace
 
 void add_chaos(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ChaosOptions>();
   Command command = line.add("chaos", "Kill, stop and cheat the ranks of a command, and judge it");
   command
       .add_option("--plan", options->plan,

@@ -1,4 +1,4 @@
-// tutti checkpoint: shows, verifies and exports what training has saved.
+// tutti checkpoint: shows and verifies what training has saved.
 #include "training/checkpoint/checkpoint.h"
 
 #include <cstdio>
@@ -28,7 +28,7 @@ using training::Checkpoint;
 using training::Manifest;
 using training::TensorEntry;
 
-struct Options {
+struct CheckpointOptions {
   std::string directory;
   bool verify = false;
   std::string exported;
@@ -37,14 +37,14 @@ struct Options {
   bool tensors = false;
 };
 
-struct Step {
+struct StoredStep {
   std::string folder;
   std::optional<Checkpoint> checkpoint;  // none where it is damaged
   std::string problem;
 };
 
-Step looked_at(const std::string& folder, bool verify) {
-  Step step{.folder = folder, .checkpoint = {}, .problem = {}};
+StoredStep looked_at(const std::string& folder, bool verify) {
+  StoredStep step{.folder = folder, .checkpoint = {}, .problem = {}};
   try {
     Checkpoint checkpoint = Checkpoint::open(folder);
     checkpoint.check_sizes();
@@ -57,8 +57,8 @@ Step looked_at(const std::string& folder, bool verify) {
 }
 
 // Of the directory, or the one step that it is itself.
-std::vector<Step> steps_of(const Options& options) {
-  std::vector<Step> steps;
+std::vector<StoredStep> steps_of(const CheckpointOptions& options) {
+  std::vector<StoredStep> steps;
   for (const int64_t step : training::steps_in(options.directory)) {
     const std::filesystem::path parent(options.directory);
     steps.push_back(looked_at(parent / training::step_name(step), options.verify));
@@ -73,7 +73,7 @@ uint64_t bytes_of(const training::TensorInfo& tensor) {
   return static_cast<uint64_t>(tensor.count()) * size_of(tensor.dtype);
 }
 
-void print_step(const Step& step, const std::string& latest, bool verified) {
+void print_step(const StoredStep& step, const std::string& latest, bool verified) {
   if (!step.checkpoint) {
     std::printf("%s  damaged: %s\n", step.folder.c_str(), step.problem.c_str());
     return;
@@ -102,7 +102,7 @@ void print_model(const Checkpoint& checkpoint, bool all) {
   }
 }
 
-Json to_json(const Step& step, bool verified) {
+Json to_json(const StoredStep& step, bool verified) {
   Json result = {{"path", step.folder}};
   if (!step.checkpoint) {
     result["problem"] = step.problem;
@@ -138,10 +138,10 @@ DType export_type(const std::string& text) {
               {.remedy = "take f32, bf16 or f16"});
 }
 
-int show(const Options& options) {
+int show(const CheckpointOptions& options) {
   std::ofstream file = open_for_writing(options.json, "--json");
   const DType dtype = export_type(options.dtype);
-  const std::vector<Step> steps = steps_of(options);
+  const std::vector<StoredStep> steps = steps_of(options);
   // Which one a resumed training takes; refuses where that one is damaged, as training does.
   std::optional<Checkpoint> chosen;
   std::string refusal;
@@ -152,7 +152,7 @@ int show(const Options& options) {
   }
   bool good = refusal.empty();
   Json report = {{"directory", options.directory}, {"steps", Json::array()}};
-  for (const Step& step : steps) {
+  for (const StoredStep& step : steps) {
     good = good && step.checkpoint;
     print_step(step, chosen ? chosen->path() : "", options.verify);
     report["steps"].push_back(to_json(step, options.verify));
@@ -175,18 +175,16 @@ int show(const Options& options) {
 }  // namespace
 
 void add_checkpoint(CommandLine& line) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<CheckpointOptions>();
   Command command =
-      line.add("checkpoint", "show, verify and export what `tutti train --checkpoint` has saved");
+      line.add("checkpoint", "show and verify what `tutti train --checkpoint` has saved");
   command.add_option("directory", o->directory, "a directory of checkpoints, or one step's folder")
       .type_name("DIR")
       .required();
   command.add_flag("--verify", o->verify, "read all files and compare their checksums");
-  command.add_option("--export", o->exported, "write the model alone, for other programs")
-      .type_name("FILE.safetensors");
-  command.add_option("--dtype", o->dtype, "of the exported values: f32, bf16 or f16")
-      .type_name("T")
-      .show_default();
+  // `tutti export` of before; not in --help.
+  command.add_option("--export", o->exported, "").group("");
+  command.add_option("--dtype", o->dtype, "").group("");
   command.add_flag("--tensors", o->tensors, "list every tensor with type, shape and size");
   command.add_option("--json", o->json, "write all of this as JSON").type_name("FILE");
   command.footer(
@@ -194,7 +192,7 @@ void add_checkpoint(CommandLine& line) {
       "or\n"
       "has another size.\n"
       "Example:\n"
-      "  tutti checkpoint DIR --verify --export model.safetensors");
+      "  tutti checkpoint DIR --verify");
   command.runs([o] { return show(*o); });
 }
 

@@ -35,6 +35,7 @@ void add_checkpoint(CommandLine& line);
 void add_doctor(CommandLine& line);
 void add_mpi(CommandLine& line);
 void add_info(CommandLine& line);
+void add_completion(CommandLine& line);
 
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});

@@ -18,7 +18,7 @@
 namespace tutti::tool {
 namespace {
 
-struct Options {
+struct DataOptions {
   std::vector<std::string> data;
   std::vector<double> weights;
   std::string tokens;
@@ -68,7 +68,7 @@ void print_set(const Set& set) {
 }
 
 // As training takes them: by sampler.h.
-void print_mixture(const std::vector<Set>& sets, const Options& options) {
+void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   const std::optional<uint64_t> tokens = parse_tokens(options.tokens);
   if (!tokens) {
     throw Error(ErrorCode::invalid_argument, cat("\"", options.tokens, "\" is no number of tokens"),
@@ -95,7 +95,7 @@ void print_mixture(const std::vector<Set>& sets, const Options& options) {
   }
 }
 
-int data(const Options& options) {
+int data(const DataOptions& options) {
   std::vector<Set> sets;
   for (const std::string& name : options.data) sets.push_back(read_set(name));
   for (const Set& set : sets) print_set(set);
@@ -106,7 +106,7 @@ int data(const Options& options) {
 }  // namespace
 
 void add_data(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DataOptions>();
   Command command = line.add("data", "Show token files, and how often a mixture goes through each");
   command
       .add_option("data", options->data,

@@ -25,7 +25,7 @@ namespace tutti::tool {
 
 namespace {
 
-struct Options {
+struct DrawOptions {
   std::string algorithm;
   std::string collective;  // empty: the first that has the algorithm
   Shape shape{.ranks = 0};
@@ -34,7 +34,7 @@ struct Options {
   std::string json;
 };
 
-const Algorithm& selected(const Options& options) {
+const Algorithm& selected(const DrawOptions& options) {
   if (!options.collective.empty()) {
     return resolve_algorithm(collective_named(options.collective), options.algorithm);
   }
@@ -79,7 +79,7 @@ void print_steps(const std::vector<Plan>& plans, const Timing& timing) {
   }
 }
 
-int draw(const Options& options) {
+int draw(const DrawOptions& options) {
   const Algorithm& algorithm = selected(options);
   Shape shape = options.shape;
   if (shape.ranks < 1) {
@@ -125,16 +125,18 @@ int draw(const Options& options) {
 }  // namespace
 
 void add_draw(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DrawOptions>();
   Command command = line.add("draw", "Show an algorithm: a picture, JSON, or every rank's steps");
   command.add_option("algorithm", options->algorithm, "its name, or an XML file of MSCCL's format")
       .type_name("ALGORITHM")
-      .required();
+      .required()
+      .suggest(algorithm_names());
   command.add_option("-n,--ranks", options->shape.ranks, "number of ranks")
       .type_name("P")
       .required();
   command.add_option("--collective", options->collective, "default: the first that has it")
-      .type_name("C");
+      .type_name("C")
+      .suggest(collective_names());
   command.add_option("--root", options->shape.root, "root rank, where there is one")
       .type_name("R")
       .show_default();

@@ -25,7 +25,7 @@
 namespace tutti::tool {
 namespace {
 
-struct Options {
+struct EvaluateOptions {
   std::string model;
   std::vector<std::string> data;
   std::string tokenizer;
@@ -104,7 +104,7 @@ void tell(const training::TextLoss& loss, const Text& text, int64_t context, std
   if (file.is_open()) file << json.dump() << '\n';
 }
 
-int evaluate_as_rank(const Options& options) {
+int evaluate_as_rank(const EvaluateOptions& options) {
   Communicator world = Communicator::init();
   std::ofstream file = open_for_writing(world.rank() == 0 ? options.json : "", "--json");
   const DType dtype = parse_dtype(options.precision).value();
@@ -123,7 +123,7 @@ int evaluate_as_rank(const Options& options) {
   return 0;
 }
 
-int evaluate(const Options& options) {
+int evaluate(const EvaluateOptions& options) {
   if (options.ranks > 1 && !is_launched()) {
     open_for_appending(options.json, "--json");
     return launch_self({.ranks = options.ranks});
@@ -134,11 +134,11 @@ int evaluate(const Options& options) {
 }  // namespace
 
 void add_evaluate(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvaluateOptions>();
   Command command = line.add("evaluate", "Tell how well a language model predicts a text");
   command
       .add_option("model", options->model,
-                  "the directory of a run, one of Hugging Face's, or a file of checkpoint --export")
+                  "the directory of a run, one of Hugging Face's, or a file of `tutti export`")
       .required()
       .type_name("PATH");
   command.add_option("--data", options->data, "a token file (.bin), or text files and directories")

@@ -34,7 +34,7 @@ namespace tutti::tool {
 
 namespace {
 
-struct Options {
+struct ExplainOptions {
   std::string collective;
   int ranks = 2;
   std::string group;  // empty: all on one host
@@ -49,7 +49,7 @@ struct Options {
   bool all_sizes = false;  // of a GPU: when none is given
 };
 
-Wanted wanted_of(const Options& options) {
+Wanted wanted_of(const ExplainOptions& options) {
   const Collective collective = collective_named(options.collective);
   const DType dtype = dtype_named(options.dtype);
   const bool deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
@@ -65,7 +65,7 @@ Wanted wanted_of(const Options& options) {
 }
 
 // On hosts of these groups; the ranks of a single host are placed as on this one.
-std::vector<Place> places_of(const Options& options) {
+std::vector<Place> places_of(const ExplainOptions& options) {
   std::vector<Place> places;
   if (options.group.empty()) {
     for (const Domain& domain : place_ranks(options.ranks).domains) places.push_back({"", domain});
@@ -90,7 +90,7 @@ PathClass fabric_of(const Transports& transports, const CostModel& model) {
 }
 
 // "tcp", "auto: shm", "auto: shm+ucx"
-std::string describe(const std::string& asked, PathClass fabric, const Hosts& hosts) {
+std::string describe(const std::string& asked, PathClass fabric, const tutti::Hosts& hosts) {
   if (asked != "auto") return asked;
   return cat("auto: shm", hosts.count() > 1 ? cat('+', name(fabric)) : "");
 }
@@ -102,7 +102,7 @@ struct Question {
 };
 
 // What keeps a call from being quicker: the card of a host, its cores, or waiting for each other.
-std::string bound_of(const Prediction& p, const Hosts& hosts) {
+std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
   constexpr double kMost = 0.6;  // of the time
   const auto part = [&](double busy) {
     return cat("busy for ", std::lround(100 * busy / p.seconds), "% of the time");
@@ -165,10 +165,10 @@ void print(const Candidate& candidate, const Question& question, bool chosen) {
       p.moving * 1e6, p.reducing * 1e6, std::max(0.0, p.seconds - busy) * 1e6, bandwidth);
 }
 
-int run(const Options& options) {
+int run(const ExplainOptions& options) {
   std::ofstream json_file = open_for_writing(options.json, "--json");
   const std::vector<Place> places = places_of(options);
-  const Hosts hosts = Hosts::of(places);
+  const tutti::Hosts hosts = tutti::Hosts::of(places);
   AlgorithmFiles files = load_algorithm_files();
   const Wanted wanted = wanted_of(options);
   const Shape shape{.ranks = options.ranks, .layout = Layout::of(places)};
@@ -217,9 +217,9 @@ std::vector<uint64_t> ladder() {
   return sizes;
 }
 
-Reach reach_of(const std::string& buffers) {
-  if (buffers == "registered") return Reach::windows;
-  return buffers == "library" ? Reach::multicast : Reach::slots;
+tutti::Reach reach_of(const std::string& buffers) {
+  if (buffers == "registered") return tutti::Reach::windows;
+  return buffers == "library" ? tutti::Reach::multicast : tutti::Reach::slots;
 }
 
 // Of the first GPU here, or the one that is named.
@@ -227,7 +227,7 @@ std::string class_of_gpu(const std::string& named) {
   return named == "auto" ? std::string(gpu_class_for(cuda::device_info(0).name)) : named;
 }
 
-int run_gpu(const Options& options) {
+int run_gpu(const ExplainOptions& options) {
   AlgorithmFiles files = load_algorithm_files();
   GpuQuestion question{.gpu = class_of_gpu(options.gpu),
                        .ranks = options.ranks,
@@ -254,13 +254,15 @@ uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
 }
 
 void add_explain(CommandLine& line) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ExplainOptions>();
   Command command =
       line.add("explain", "which algorithm a call takes, what the others would take, and why");
-  command.add_option("collective", o->collective, "all_reduce, all_gather, ...").required();
+  command.add_option("collective", o->collective, "all_reduce, all_gather, ...")
+      .required()
+      .suggest(collective_names());
   command.add_option("-n,--ranks", o->ranks, "ranks").between(1, 1 << 20).show_default();
   command.add_option("--bytes", o->bytes, "size, as `tutti bench` counts it").show_default();
-  command.add_option("--dtype", o->dtype, "element type").show_default();
+  command.add_option("--dtype", o->dtype, "element type").show_default().suggest(dtype_names());
   command
       .add_option("--transport", o->transport,
                   "as in TUTTI_TRANSPORT; auto: the best between hosts that was measured")

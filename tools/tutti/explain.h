@@ -20,7 +20,7 @@ struct GpuQuestion {
   Wanted wanted;
   std::vector<uint64_t> sizes;  // as `tutti bench` counts them; one: with all candidates
   std::vector<const Algorithm*> more;
-  Reach reach = Reach::slots;
+  tutti::Reach reach = tutti::Reach::slots;
 };
 int explain_gpu(const GpuQuestion& question);
 

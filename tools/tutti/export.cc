@@ -1,4 +1,5 @@
-// tutti export: writes a run's model as one of Hugging Face's directories.
+// tutti export: writes a run's model, as one of Hugging Face's directories or as one file of
+// tensors.
 #include "training/hugging_face/export.h"
 
 #include <cstdio>
@@ -8,45 +9,56 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
+#include "training/checkpoint/exchange.h"
 #include "training/hugging_face/import.h"
 
 namespace tutti::tool {
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::string run;
-  std::string directory;
+  std::string target;
   std::string dtype = "f32";
   std::string max_shard_size = "5G";
   bool overwrite = false;
 };
 
-int export_model(const Options& options) {
+int export_model(const ExportOptions& options) {
   const std::optional<DType> dtype = parse_dtype(options.dtype);
   if (!dtype) {
     throw Error(ErrorCode::invalid_argument, cat("--dtype ", options.dtype, " is no type"),
                 {.remedy = "take f32, bf16 or f16"});
   }
   const training::Checkpoint checkpoint = training::Checkpoint::open(options.run);
-  training::hugging_face::export_model(
-      checkpoint, training::hugging_face::companions_of_step(checkpoint.path()), options.directory,
-      {.dtype = *dtype,
-       .max_shard_size = parse_bytes(options.max_shard_size),
-       .overwrite = options.overwrite});
+  if (options.target.ends_with(".safetensors")) {
+    training::export_safetensors(checkpoint, options.target, *dtype);
+  } else {
+    training::hugging_face::export_model(
+        checkpoint, training::hugging_face::companions_of_step(checkpoint.path()), options.target,
+        {.dtype = *dtype,
+         .max_shard_size = parse_bytes(options.max_shard_size),
+         .overwrite = options.overwrite});
+  }
   std::printf("wrote the model of step %lld to %s\n",
-              static_cast<long long>(checkpoint.manifest().step), options.directory.c_str());
+              static_cast<long long>(checkpoint.manifest().step), options.target.c_str());
   return 0;
 }
 
 }  // namespace
 
 void add_export(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
-  Command command = line.add("export", "Write a run's model as a directory of Hugging Face's");
+  const auto options = std::make_shared<ExportOptions>();
+  Command command = line.add("export", "Write a run's model for other programs");
   command.add_option("run", options->run, "a directory of checkpoints, or one step's folder")
       .required()
       .type_name("RUN_DIR");
-  command.add_option("directory", options->directory, "to write").required().type_name("HF_DIR");
+  command
+      .add_option(
+          "target", options->target,
+          "to write: a directory as Hugging Face's, or FILE.safetensors: the tensors alone, "
+          "by Tutti's names")
+      .required()
+      .type_name("HF_DIR|FILE.safetensors");
   command.add_option("--dtype", options->dtype, "of the values: f32, bf16 or f16")
       .type_name("T")
       .show_default();
@@ -55,11 +67,12 @@ void add_export(CommandLine& line) {
                   "bytes of tensors in one file; more are several, with an index")
       .type_name("BYTES")
       .show_default();
-  command.add_flag("--overwrite", options->overwrite, "an earlier export in HF_DIR goes");
+  command.add_flag("--overwrite", options->overwrite, "replace an earlier export in HF_DIR");
   command.footer(
-      "transformers reads it: AutoModelForCausalLM.from_pretrained(HF_DIR).\n"
-      "Example:\n"
-      "  tutti export RUN_DIR HF_DIR --dtype bf16 --max-shard-size 2G");
+      "transformers reads HF_DIR: AutoModelForCausalLM.from_pretrained(HF_DIR).\n"
+      "Examples:\n"
+      "  tutti export RUN_DIR HF_DIR --dtype bf16 --max-shard-size 2G\n"
+      "  tutti export RUN_DIR model.safetensors");
   command.runs([options] { return export_model(*options); });
 }
 

@@ -50,6 +50,25 @@ std::string gnuplot_string(const std::string& text) {
   return out + "'";
 }
 
+std::string gnuplot_title(const std::string& text) {
+  constexpr size_t kColumns = 80;
+  std::string out = "set title \"";
+  size_t column = 0;
+  for (const std::string& word : split(text, ' ')) {
+    if (column > 0) {
+      const bool fits = column + 1 + word.size() <= kColumns;
+      out += fits ? " " : "\\n";
+      column = fits ? column + 1 : 0;
+    }
+    for (const char c : word) {
+      if (c == '"' || c == '\\' || c == '`') out += '\\';
+      out += c;
+    }
+    column += word.size();
+  }
+  return out + "\" noenhanced\n";
+}
+
 Picture::Picture(std::string path, const std::string& option) : path_(std::move(path)) {
   if (path_.empty()) return;
   if (!path_.ends_with(".svg") && !path_.ends_with(".png")) {

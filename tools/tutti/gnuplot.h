@@ -7,6 +7,8 @@ namespace tutti::tool {
 
 // 'text' as a string of gnuplot's language.
 std::string gnuplot_string(const std::string& text);
+// The command that sets a picture's title, in lines that fit its width.
+std::string gnuplot_title(const std::string& text);
 
 // A picture that was asked for by a command's option.
 class Picture {

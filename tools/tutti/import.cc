@@ -13,13 +13,13 @@
 namespace tutti::tool {
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::string from;
   std::string run;
   training::hugging_face::ImportOptions how;
 };
 
-int import_model(const Options& options) {
+int import_model(const ImportOptions& options) {
   training::hugging_face::import_model(options.from, options.run, options.how);
   const training::ModelSource model = training::open_model(options.run);
   std::printf("%s has %s\n", options.run.c_str(),
@@ -30,7 +30,7 @@ int import_model(const Options& options) {
 }  // namespace
 
 void add_import(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ImportOptions>();
   Command command =
       line.add("import", "Make a run's directory of a GPT-2 or Llama of Hugging Face's");
   command

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/names.h"
 #include "base/text.h"
 #include "bench/measure.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti::tool {
 namespace {
@@ -55,6 +57,15 @@ NamedCollective one_of(const std::vector<NamedCollective>& all, const std::strin
 }
 
 }  // namespace
+
+std::vector<std::string> collective_names() { return names_of(kCollectivesWithAlgorithms); }
+std::vector<std::string> op_names() { return names_of(kAllReduceOps); }
+std::vector<std::string> dtype_names() { return names_of(kAllDTypes); }
+std::vector<std::string> algorithm_names() {
+  std::set<std::string> names;  // several collectives have one of a name
+  for (const Algorithm& algorithm : built_in_algorithms()) names.insert(algorithm.name);
+  return {names.begin(), names.end()};
+}
 
 NamedCollective any_collective_named(const std::string& name) {
   return one_of(all_collectives(), name);

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/reduce_op.h"
@@ -19,6 +20,11 @@ using NamedCollective = std::pair<Collective, bool>;
 NamedCollective any_collective_named(const std::string& name);
 // One that has algorithms.
 Collective collective_named(const std::string& name);
+// Tutti's names of them, for shells to complete.
+std::vector<std::string> collective_names();
+std::vector<std::string> op_names();
+std::vector<std::string> dtype_names();
+std::vector<std::string> algorithm_names();
 // sum, SUM, ncclSum, MPI_SUM.
 ReduceOp op_named(const std::string& name);
 // f32, float, FP32 ...

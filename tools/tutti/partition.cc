@@ -35,7 +35,7 @@ struct LinkOptions {
   double latency = 0;  // microseconds
 };
 
-struct Options {
+struct PartitionOptions {
   training::ToldOptions told;
   training::RunOptions train;  // that follows from it
   std::optional<int64_t> micro_batch;
@@ -64,7 +64,7 @@ training::pipeline::Link link_of(const LinkOptions& options, const char* name, i
   return {.bandwidth = static_cast<double>(bandwidth), .latency = options.latency * 1e-6};
 }
 
-Cluster cluster_of(const Options& options) {
+Cluster cluster_of(const PartitionOptions& options) {
   Cluster cluster{.nodes = options.nodes, .ranks_per_node = options.ranks_per_node};
   cluster.inside =
       link_of(options.inside, "--bandwidth-inside", cluster.ranks_per_node, "ranks of a node");
@@ -217,7 +217,7 @@ std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>
   }
 }
 
-int run_partition(Options& options) {
+int run_partition(PartitionOptions& options) {
   // What is wrong is found before files are opened, and before anything takes time.
   const Cluster cluster = cluster_of(options);
   Profile profile;
@@ -251,7 +251,7 @@ int run_partition(Options& options) {
   return 0;
 }
 
-void add_cluster(Command command, Options& options) {
+void add_cluster(Command command, PartitionOptions& options) {
   constexpr auto kGroup = "Cluster";
   const auto add = [&](const char* name, auto& value, const char* meaning) {
     return command.add_option(name, value, meaning).group(kGroup);
@@ -275,7 +275,7 @@ void add_cluster(Command command, Options& options) {
 }
 
 // What says how to profile.
-void add_profiling(Command command, Options& options) {
+void add_profiling(Command command, PartitionOptions& options) {
   command
       .add_option("--micro-batch", options.micro_batch,
                   "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)")
@@ -290,7 +290,7 @@ void add_profiling(Command command, Options& options) {
 }  // namespace
 
 void add_partition(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PartitionOptions>();
   Command command =
       line.add("partition", "Profile a model, and say which layers should be on which ranks");
   add_profiling(command, *options);

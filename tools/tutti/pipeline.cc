@@ -30,7 +30,7 @@ using training::pipeline::Updates;
 constexpr size_t kTerminalColumns = 100;
 constexpr int kMostForwards = 200'000;  // of a table: many more take minutes
 
-struct Options {
+struct PipelineOptions {
   std::string schedule;
   // 0: not given.
   training::pipeline::Shape shape{
@@ -61,7 +61,7 @@ int least_accumulated(const ScheduleKind& kind, training::pipeline::Shape shape)
   return 1;
 }
 
-training::pipeline::Shape shape_for(const ScheduleKind& kind, const Options& options) {
+training::pipeline::Shape shape_for(const ScheduleKind& kind, const PipelineOptions& options) {
   training::pipeline::Shape shape = options.shape;
   const auto refuse = [](const std::string& what, const std::string& remedy) {
     throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
@@ -91,7 +91,7 @@ bool fits_a_terminal(const std::string& text) {
       split(text, '\n'), [](const std::string& line) { return line.size() <= kTerminalColumns; });
 }
 
-void show(const PipelineReport& report, const ScheduleKind& kind, const Options& options,
+void show(const PipelineReport& report, const ScheduleKind& kind, const PipelineOptions& options,
           const std::optional<MeasuredPipeline>& measured) {
   const std::string title = title_of(report);
   if (!options.svg.empty()) {
@@ -117,7 +117,7 @@ Communicator join_ranks(int ranks) {
               {.where = world.describe(world.rank()), .remedy = "start as many"});
 }
 
-int show(const Options& options) {
+int show(const PipelineOptions& options) {
   const ScheduleKind& kind = training::pipeline::schedule_named(options.schedule);
   const PipelineReport report = report_on(kind, shape_for(kind, options), options.costs);
   if (!options.measure) {
@@ -133,14 +133,14 @@ int show(const Options& options) {
 }
 
 // The table that bench/README.md has.
-int measure_all(const Options& options) {
+int measure_all(const PipelineOptions& options) {
   constexpr int kRanks[] = {2, 4};
   constexpr int kMicroBatches[] = {4, 8, 16};
   std::vector<PipelineReport> reports;
   for (const ScheduleKind& kind : all_schedules()) {
     for (const int ranks : kRanks) {
       for (const int micro_batches : kMicroBatches) {
-        Options asked = options;
+        PipelineOptions asked = options;
         asked.shape.ranks = ranks;
         asked.shape.micro_batches = micro_batches;
         reports.push_back(report_on(kind, shape_for(kind, asked), options.costs));
@@ -153,7 +153,7 @@ int measure_all(const Options& options) {
   return measure_all(world, reports, options.costs, options.measuring) ? 0 : 1;
 }
 
-int run(const Options& options) {
+int run(const PipelineOptions& options) {
   if (options.list) return list_schedules();
   if (options.prove) return prove_pipelines(options.proofs);
   if (options.measure && options.schedule.empty()) return measure_all(options);
@@ -183,7 +183,7 @@ void add_limits(Command command, PipelineProofs& proofs) {
   add("--max-virtual", proofs.max_virtual, "chunks a rank");
 }
 
-void add_measuring(Command command, Options& options) {
+void add_measuring(Command command, PipelineOptions& options) {
   constexpr const char* kGroup = "Measuring";
   command
       .add_flag("--measure", options.measure,
@@ -202,7 +202,7 @@ void add_measuring(Command command, Options& options) {
       .show_default();
 }
 
-void refuse_what_does_not_fit(const Command& command, const Options& options) {
+void refuse_what_does_not_fit(const Command& command, const PipelineOptions& options) {
   for (const char* limit : {"--max-ranks", "--max-micro-batches", "--max-virtual"}) {
     if (!options.prove && command.count(limit) > 0)
       throw UsageError(cat(limit, " requires --prove"));
@@ -238,7 +238,7 @@ void refuse_what_does_not_fit(const Command& command, const Options& options) {
 }  // namespace
 
 void add_pipeline(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PipelineOptions>();
   Command command = line.add(
       "pipeline", "Show a pipeline schedule: its proof, its memory, its bubble, a picture");
   command.add_option("SCHEDULE", options->schedule, "its name (see --list)").type_name("");

@@ -20,13 +20,13 @@ namespace {
 
 using namespace training::pipeline;
 
-struct Task {
+struct ProofTask {
   Shape shape;
   std::string problem;  // empty: proved
 };
 
-std::vector<Task> tasks_for(const ScheduleKind& kind, const PipelineProofs& limits) {
-  std::vector<Task> tasks;
+std::vector<ProofTask> tasks_for(const ScheduleKind& kind, const PipelineProofs& limits) {
+  std::vector<ProofTask> tasks;
   const int most_virtual = kind.has_virtual_stages ? limits.max_virtual : 1;
   for (int p = 1; p <= limits.max_ranks; ++p) {
     for (int m = 1; m <= limits.max_micro_batches; ++m) {
@@ -43,11 +43,11 @@ std::vector<Task> tasks_for(const ScheduleKind& kind, const PipelineProofs& limi
 }
 
 // On all processors: proofs are independent of each other. Large ones first.
-void prove(const ScheduleKind& kind, std::vector<Task>& tasks) {
+void prove(const ScheduleKind& kind, std::vector<ProofTask>& tasks) {
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next.fetch_add(1); i < tasks.size(); i = next.fetch_add(1)) {
-      Task& task = tasks[tasks.size() - 1 - i];
+      ProofTask& task = tasks[tasks.size() - 1 - i];
       try {
         check(make_plan(make_schedule(kind, task.shape)));
       } catch (const Error& error) {
@@ -82,13 +82,13 @@ int prove_pipelines(const PipelineProofs& limits) {
   size_t proved = 0;
   bool good = true;
   for (const ScheduleKind& kind : kinds) {
-    std::vector<Task> tasks = tasks_for(kind, limits);
+    std::vector<ProofTask> tasks = tasks_for(kind, limits);
     prove(kind, tasks);
     const auto right = static_cast<size_t>(
-        std::ranges::count_if(tasks, [](const Task& task) { return task.problem.empty(); }));
+        std::ranges::count_if(tasks, [](const ProofTask& task) { return task.problem.empty(); }));
     std::printf("%-15s %5zu shapes  %s\n", std::string(kind.name).c_str(), right,
                 std::string(kind.what).c_str());
-    for (const Task& task : tasks) {
+    for (const ProofTask& task : tasks) {
       if (task.problem.empty()) continue;
       std::printf("  %s: %s\n", where(kind, task.shape).c_str(), task.problem.c_str());
     }

@@ -17,7 +17,7 @@
 namespace tutti::tool {
 namespace {
 
-struct Options {
+struct PlotOptions {
   std::vector<std::string> runs;
   std::string out;
   std::string title = "training losses";
@@ -76,7 +76,7 @@ std::string number(const std::vector<std::pair<uint64_t, double>>& points) {
   return text;
 }
 
-int plot(const Options& options) {
+int plot(const PlotOptions& options) {
   const Picture picture(options.out, "--out");
   std::vector<LossCurves> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
@@ -93,7 +93,7 @@ int plot(const Options& options) {
 }  // namespace
 
 void add_plot(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlotOptions>();
   Command command =
       line.add("plot", "Compare training runs: their last losses, and a picture of all");
   command.add_option("runs", options->runs, "what `tutti train --json` wrote, a file for each run")

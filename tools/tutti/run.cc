@@ -18,7 +18,7 @@ namespace tutti::tool {
 
 namespace {
 
-struct RunOptions {
+struct RunCommandOptions {
   int ranks = 0;  // 0: as many as cores
   HostOptions places;
   std::string map_by = "slot";
@@ -45,7 +45,7 @@ void apply_settings(const std::vector<std::string>& assignments) {
   }
 }
 
-int run(const RunOptions& options) {
+int run(const RunCommandOptions& options) {
   apply_settings(options.settings);
   LaunchOptions launch_options{.ranks = options.ranks,
                                .spares = options.spares,
@@ -64,7 +64,7 @@ int run(const RunOptions& options) {
 }  // namespace
 
 void add_run(CommandLine& line) {
-  const auto options = std::make_shared<RunOptions>();
+  const auto options = std::make_shared<RunCommandOptions>();
   Command run_command = line.add("run", "Start the ranks of a job, here or on hosts");
   run_command
       .add_option("-n,--ranks", options->ranks,

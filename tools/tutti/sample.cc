@@ -14,7 +14,7 @@
 namespace tutti::tool {
 namespace {
 
-struct Options {
+struct SampleOptions {
   std::string model;
   std::string tokenizer;
   std::string prompt = "\n";
@@ -22,7 +22,7 @@ struct Options {
   training::GenerationOptions generation{.tokens = 500, .temperature = 0.8};
 };
 
-int sample(const Options& options) {
+int sample(const SampleOptions& options) {
   // No token is shorter than a byte.
   const int64_t needed =
       std::ssize(options.prompt) + std::max<int64_t>(options.generation.tokens, 1);
@@ -40,12 +40,12 @@ int sample(const Options& options) {
 }  // namespace
 
 void add_sample(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SampleOptions>();
   Command command = line.add("sample", "Write text from a language model");
   command
       .add_option("model,--checkpoint", options->model,
                   "the directory given to train --checkpoint, one of Hugging Face's, or a file of "
-                  "checkpoint --export")
+                  "`tutti export`")
       .type_name("PATH");
   command.add_option("--prompt", options->prompt, "text to go on from");
   command.add_option("--tokens", options->generation.tokens, "to write, at most").show_default();

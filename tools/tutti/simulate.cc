@@ -43,10 +43,6 @@ struct Row {
   double time_us() const { return result.time_us; }
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
-}
-
 class Play {
  public:
   explicit Play(const SimulateOptions& options)
@@ -265,7 +261,13 @@ void add_simulate(CommandLine& line) {
   Command command = line.add("simulate",
                              "what a collective, or a training step, takes on a network, up to 100 "
                              "000 ranks, in virtual time");
-  command.add_option("what", o->what, "all_reduce, all_gather, ..., or train").required();
+  command.add_option("what", o->what, "all_reduce, all_gather, ..., or train")
+      .required()
+      .suggest([] {
+        std::vector<std::string> names = collective_names();
+        names.emplace_back("train");
+        return names;
+      }());
   command.add_option("--topology", o->topology, "a file, or a description: see below");
   command
       .add_option("--gpu", o->gpu,

@@ -15,14 +15,14 @@
 
 namespace tutti::tool {
 
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
+}
+
 namespace {
 
 constexpr int64_t kMostStepsTried = 2'000'000;  // over all ranks, of those tried for `auto`
 constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be played as one
-
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
-}
 
 double number_in(std::string_view text, const std::string& option, double least) {
   const auto value = parse_number<double>(text);

@@ -79,6 +79,9 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
 void show_progress(const std::string& what, double part);
 void end_progress();
 
+// Throws Error(invalid_argument).
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy);
+
 // "leaf0 -> spine1 (87%)"
 std::string busiest_link(const SimulationResult& result, const Network& network);
 void add_busiest_link(const SimulationResult& result, const Network& network, Json& json);

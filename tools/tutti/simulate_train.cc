@@ -26,24 +26,20 @@ using training::pipeline::Plan;
 using training::pipeline::ScheduleKind;
 
 // Steps over all ranks: of one algorithm that is named, and of those that are tried for `auto`.
-constexpr int64_t kMostSteps = 40'000'000;
-constexpr int64_t kMostStepsTried = 10'000'000;
+constexpr int64_t kMostTrainSteps = 40'000'000;
+constexpr int64_t kMostTrainStepsTried = 10'000'000;
 constexpr size_t kMostTried = 4;
-constexpr int64_t kMostWorkTried = 200'000'000;
-constexpr double kMostForwards = 10'000'000;  // over all ranks
+constexpr int64_t kMostTrainWorkTried = 200'000'000;
+constexpr double kMostMicroBatches = 10'000'000;  // over all ranks
 constexpr size_t kMostStagesShown = 32;
 
-struct Row {
+struct StepRow {
   const Algorithm* algorithm = nullptr;
   SimulatedStep step;
   int32_t alike = 1;
 
   double time_us() const { return step.network.time_us; }
 };
-
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
-}
 
 // The part for weights is taken from the whole backward, which may be given for each chunk.
 training::pipeline::Costs costs_in(const SimulateOptions& o) {
@@ -92,7 +88,7 @@ class TrainPlay {
   }
 
   int run() {
-    rows_ = play_each<Row>(o_, algorithms(), [&](const Algorithm& algorithm, double give_up) {
+    rows_ = play_each<StepRow>(o_, algorithms(), [&](const Algorithm& algorithm, double give_up) {
       return play(algorithm, give_up);
     });
     end_progress();
@@ -109,10 +105,10 @@ class TrainPlay {
              "leave --virtual out, or take interleaved");
     }
     const int chunks = o_.virtual_stages.value_or(kind.has_virtual_stages ? 2 : 1);
-    if (1.0 * o_.stages * o_.micro_batches * chunks > kMostForwards) {
+    if (1.0 * o_.stages * o_.micro_batches * chunks > kMostMicroBatches) {
       refuse(
           cat(o_.stages, " stages and ", o_.micro_batches, " micro-batches are too many to play"),
-          cat("ask for at most ", kMostForwards, " forwards"));
+          cat("ask for at most ", kMostMicroBatches, " forwards"));
     }
     plan_ = training::pipeline::make_plan(make_schedule(
         kind, {.ranks = o_.stages, .micro_batches = o_.micro_batches, .virtual_stages = chunks}));
@@ -139,20 +135,20 @@ class TrainPlay {
                               kMostTried);
   }
 
-  Row play(const Algorithm& algorithm, double give_up) {
+  StepRow play(const Algorithm& algorithm, double give_up) {
     show_progress(cat("making ", algorithm.name), -1);
     const bool is_tried = o_.tries_several();
     const StepSchedule schedule = make_step_schedule(
         plan_, work_, places_, algorithm,
-        {.most_steps = is_tried ? kMostStepsTried : kMostSteps, .alike = on_.alike});
+        {.most_steps = is_tried ? kMostTrainStepsTried : kMostTrainSteps, .alike = on_.alike});
     SimulationOptions options = on_.simulation;
     options.give_up_us = give_up;
-    if (o_.algorithm == "auto") options.most_work = kMostWorkTried;
+    if (o_.algorithm == "auto") options.most_work = kMostTrainWorkTried;
     options.progress = [&](double part) { show_progress(cat("playing ", algorithm.name), part); };
     return {&algorithm, simulate_step(schedule, *on_.network, options), schedule.schedule.alike};
   }
 
-  std::string name_of(const Row& row) const { return sums() ? row.algorithm->name : "-"; }
+  std::string name_of(const StepRow& row) const { return sums() ? row.algorithm->name : "-"; }
 
   void print() const {
     std::printf("train on %s: %d data x %d pipeline ranks, %s, %d micro-batch%s, %zu links\n",
@@ -161,7 +157,7 @@ class TrainPlay {
                 on_.network->graph().links().size());
     std::printf("%-28s %14s %14s %14s %14s %10s %12s  %s\n", "sums by", "time us", "compute us",
                 "bubble us", "exposed us", "efficiency", "messages", "busiest link");
-    for (const Row& row : rows_) {
+    for (const StepRow& row : rows_) {
       const SimulatedStep& step = row.step;
       std::printf("%-28s %14.2f %14.2f %14.2f %14.2f %9.2f%% %12lld  %s\n", name_of(row).c_str(),
                   row.time_us(), step.compute_us, step.bubble_us, step.exposed_us,
@@ -181,7 +177,7 @@ class TrainPlay {
     std::printf("Ranks of a host do alike and were played as one (--every-rank plays each).\n");
   }
 
-  Json to_json(const Row& row) const {
+  Json to_json(const StepRow& row) const {
     const SimulatedStep& step = row.step;
     Json json = {{"algorithm", name_of(row)},
                  {"time_us", row.time_us()},
@@ -212,7 +208,7 @@ class TrainPlay {
     const Json best = to_json(rows_[0]);
     for (const Json::Member& member : best.items()) document[member.name] = member.value;
     document["results"] = Json::array();
-    for (const Row& row : rows_) document["results"].push_back(to_json(row));
+    for (const StepRow& row : rows_) document["results"].push_back(to_json(row));
     write_file(o_.json, document.dump(2) + "\n");
   }
 
@@ -223,7 +219,7 @@ class TrainPlay {
   std::vector<Place> places_;
   std::vector<int32_t> group_;  // ranks that sum their gradients: the first stage's
   StepWork work_;
-  std::vector<Row> rows_;
+  std::vector<StepRow> rows_;
 };
 
 }  // namespace

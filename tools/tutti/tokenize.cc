@@ -24,7 +24,7 @@ namespace {
 using training::TextFile;
 using training::TokenizeResult;
 
-struct Options {
+struct TokenizeOptions {
   std::vector<std::string> data;
   std::string tokenizer;    // empty: bytes
   std::string end_of_text;  // its name; empty: the tokenizer's own, if it has one
@@ -34,14 +34,14 @@ struct Options {
 constexpr const char* kNoEndOfText = "none";
 
 // One line that is rewritten on a terminal; nothing elsewhere.
-class Progress {
+class TokenProgress {
  public:
-  explicit Progress(uint64_t total) : total_(static_cast<double>(total)) {}
-  ~Progress() {
+  explicit TokenProgress(uint64_t total) : total_(static_cast<double>(total)) {}
+  ~TokenProgress() {
     if (shown_) std::printf("\r\033[K");
   }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  TokenProgress(const TokenProgress&) = delete;
+  TokenProgress& operator=(const TokenProgress&) = delete;
 
   void show(uint64_t bytes) {
     const Clock::time_point now = Clock::now();
@@ -87,7 +87,7 @@ void print_documents(const TokenizeResult& result, const training::Tokenizer& to
   }
 }
 
-void print_result(const Options& options, const TokenizeResult& result, size_t vocabulary) {
+void print_result(const TokenizeOptions& options, const TokenizeResult& result, size_t vocabulary) {
   const uint64_t tokens = result.tokens + result.validation_tokens;
   std::printf("%s: %llu tokens\n", options.files.out.c_str(),
               static_cast<unsigned long long>(result.tokens));
@@ -101,7 +101,7 @@ void print_result(const Options& options, const TokenizeResult& result, size_t v
               static_cast<unsigned long long>(result.bytes), vocabulary);
 }
 
-int tokenize(Options options) {
+int tokenize(TokenizeOptions options) {
   const std::unique_ptr<training::Tokenizer> tokenizer =
       training::make_tokenizer(options.tokenizer);
   options.files.end_of_text = end_of_text(*tokenizer, options.end_of_text);
@@ -110,7 +110,7 @@ int tokenize(Options options) {
       std::accumulate(files.begin(), files.end(), uint64_t{0},
                       [](uint64_t sum, const TextFile& file) { return sum + file.bytes; });
   const TokenizeResult result = [&] {
-    Progress progress(total);
+    TokenProgress progress(total);
     return training::tokenize_files(files, *tokenizer, options.files,
                                     [&](uint64_t bytes) { progress.show(bytes); });
   }();
@@ -137,7 +137,7 @@ void add_fields(Command command, training::DocumentFields& fields) {
 }  // namespace
 
 void add_tokenize(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TokenizeOptions>();
   Command command = line.add("tokenize", "Turn text into files of tokens, in llm.c's format");
   command
       .add_option("--data", options->data,

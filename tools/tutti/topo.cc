@@ -35,7 +35,7 @@ namespace {
 
 constexpr size_t kMostInMatrix = 256;  // ranks between which paths are written
 
-struct Options {
+struct TopoOptions {
   std::string from;  // empty: this host
   int repeat = 1;
   int ranks = 0;  // 0: all places
@@ -136,7 +136,7 @@ void tune(const MeasuredRanks& measured) {
   std::printf("\nlatencies, and what the hosts' cards carry, are in %s\n", file.c_str());
 }
 
-int measure(const Options& options) {
+int measure(const TopoOptions& options) {
   if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
     throw UsageError("--measure makes a graph with --json; show that one with --from then");
   }
@@ -158,7 +158,7 @@ int measure(const Options& options) {
 }
 
 // `table` tells of the ranks, `places` is what the JSON says of them besides.
-void show(const Options& options, const Graph& graph, const std::vector<int>& ranks,
+void show(const TopoOptions& options, const Graph& graph, const std::vector<int>& ranks,
           const std::string& table, const Json& places = {}) {
   const ChannelSearch rings = find_channels(graph, ranks, ChannelKind::ring);
   const ChannelSearch trees = find_channels(graph, ranks, ChannelKind::tree);
@@ -181,7 +181,7 @@ void show(const Options& options, const Graph& graph, const std::vector<int>& ra
 
 // All ranks find the same; one of them shows it. Rings and trees are of the nodes where several
 // ranks share one.
-int show_job(const Options& options, const Job& job) {
+int show_job(const TopoOptions& options, const Job& job) {
   Communicator comm = Communicator::init(job);
   const JobGraph found = graph_of_job(comm, job.rack);
   if (comm.rank() != 0) return 0;
@@ -197,7 +197,7 @@ int show_job(const Options& options, const Job& job) {
   return 0;
 }
 
-int run(const Options& options) {
+int run(const TopoOptions& options) {
   if (options.is_measuring_rank) return run_measuring_rank();
   if (options.measure) return measure(options);
   if (options.tune) throw UsageError("--tune keeps what --measure has measured");
@@ -222,7 +222,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_topo(CommandLine& line) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<TopoOptions>();
   Command command =
       line.add("topo", "the machine as a graph: its links, and the rings and trees that fit it");
   command

@@ -23,7 +23,7 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr std::chrono::minutes kWithin(60);
+constexpr std::chrono::minutes kMeasureWithin(60);
 constexpr const char* kMeasured = "tutti topo measured: ";  // before the line that rank 0 prints
 
 // Each pair by itself, so that nothing disturbs it.
@@ -145,7 +145,7 @@ MeasuredRanks measure_ranks(int ranks, const std::vector<Host>& hosts) {
   spec.command = {this_program(), "run", "--no-prefix", "-n", cat(ranks)};
   if (!hosts.empty()) spec.command.insert(spec.command.end(), {"--hosts", to_text(hosts)});
   spec.command.insert(spec.command.end(), {"--", this_program(), "topo", "--measure-rank"});
-  const Captured job = run_captured(spec, kWithin);
+  const Captured job = run_captured(spec, kMeasureWithin);
   for (const std::string& line : split(job.out, '\n')) {
     if (!line.starts_with(kMeasured)) continue;
     const Json result = Json::parse(line.substr(std::string_view(kMeasured).size()));

@@ -1,4 +1,5 @@
 // tutti train: trains a model on many ranks: data-parallel, in pipelines, or both.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ using training::StepReport;
 using training::TrainResult;
 
 // What the program is told besides the run.
-struct Options {
+struct TrainCommandOptions {
   training::ToldOptions told;
   RunOptions run;  // that follows from it
   // 0: one per processor that the process may use, or as many as the launcher started.
@@ -61,13 +62,21 @@ struct Options {
   std::optional<int> copies;
   bool print_configuration = false;
   bool dry_run = false;
-  bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
+  // Of the terminal on which standard output ends, though through the launcher's pipe; 0: none.
+  int columns = 0;
+  int64_t log_every = 0;
 };
 
 // Passed from the process that launches to its ranks.
-constexpr const char* kOnTerminal = "--on-terminal";
+constexpr const char* kColumns = "--columns";
 
-bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+// 0: standard output is no terminal.
+int columns_of_terminal() {
+  if (::isatty(STDOUT_FILENO) != 1) return 0;
+  winsize window{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  return known ? window.ws_col : 80;
+}
 
 void print_result(const LoadedData& data, const TrainResult& result, double units_per_sample,
                   const char* unit, int ranks) {
@@ -132,7 +141,7 @@ Json json_of(const training::Continuation& after, const training::Session& sessi
 }
 
 // What rank 0 does, who talks.
-int train_as_first(training::Session& session, const Options& options,
+int train_as_first(training::Session& session, const TrainCommandOptions& options,
                    const training::Continuation* after) {
   const bool resumes = after != nullptr || session.options().training.resume;
   const training::Model& model = session.model();
@@ -147,8 +156,11 @@ int train_as_first(training::Session& session, const Options& options,
   // Once: when the run goes on after a death, the others do not wait for it, without copies of
   // their states.
   static const double peak = training::measured_peak(replica.storage.dtype);
-  Progress progress(unit, units, peak * replica.threads, ranks,
-                    options.on_terminal || is_terminal());
+  Progress progress({.unit = unit,
+                     .units_per_sample = units,
+                     .peak = peak * replica.threads * ranks,
+                     .columns = options.columns > 0 ? options.columns : columns_of_terminal(),
+                     .log_every = static_cast<uint64_t>(options.log_every)});
   while (const std::optional<StepReport> report = session.trainer().next()) {
     Json line = json_of(*report, units);
     if (curves.training.empty() && resumes) {
@@ -172,7 +184,7 @@ int train_as_first(training::Session& session, const Options& options,
   return exit_code(result);
 }
 
-int train_in(training::Session& session, const Options& options,
+int train_in(training::Session& session, const TrainCommandOptions& options,
              const training::Continuation* after) {
   if (session.world().rank() == 0) return train_as_first(session, options, after);
   while (session.trainer().next()) {
@@ -181,7 +193,7 @@ int train_in(training::Session& session, const Options& options,
 }
 
 // The ranks that the launcher started, if they are as many as were asked for.
-Communicator join_ranks(const Options& options) {
+Communicator join_ranks(const TrainCommandOptions& options) {
   Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks + options.spares != world.size()) {
     throw Error(ErrorCode::invalid_argument,
@@ -196,7 +208,7 @@ Communicator join_ranks(const Options& options) {
 }
 
 // What one rank does. Returns the exit code.
-int train_as_rank(Options& options, LoadedData data) {
+int train_as_rank(TrainCommandOptions& options, LoadedData data) {
   Communicator world = join_ranks(options);
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
@@ -233,7 +245,7 @@ int useful_ranks(const RunOptions& options, const LoadedData& data) {
 }
 
 // The ranks that the options ask for; 0: any number.
-int wanted_ranks(const Options& options) {
+int wanted_ranks(const TrainCommandOptions& options) {
   if (options.ranks != 0) return options.ranks;
   const training::MeshShape& mesh = options.run.mesh;
   if (mesh.data == 0 && mesh.pipeline == 1) return 0;
@@ -242,7 +254,8 @@ int wanted_ranks(const Options& options) {
 
 // Files that cannot be written are found before the work is done, and so is a directory that is not
 // this run's.
-void check_outputs(const RunOptions& settled, const Options& options, const LoadedData& data) {
+void check_outputs(const RunOptions& settled, const TrainCommandOptions& options,
+                   const LoadedData& data) {
   check_directory(*training::make_model(settled.model), data.views(), settled.training);
   TrainFiles(options.files, settled.training.resume);
   open_for_appending(settled.training.trace, "--trace");
@@ -250,8 +263,8 @@ void check_outputs(const RunOptions& settled, const Options& options, const Load
 }
 
 // What the run would be, and take, without running it.
-int dry_run(const RunOptions& settled, const Options& options, const LoadedData& data, int ranks,
-            training::Model& model) {
+int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const LoadedData& data,
+            int ranks, training::Model& model) {
   const training::TrainOptions& training = settled.training;
   if (settled.mesh.pipeline > 1) {
     throw Error(ErrorCode::unsupported, "the memory of a pipeline's stages is not planned",
@@ -283,7 +296,7 @@ int dry_run(const RunOptions& settled, const Options& options, const LoadedData&
   return 0;
 }
 
-int train(Options options) {
+int train(TrainCommandOptions options) {
   // What is wrong for every rank is said once, before there are any.
   LoadedData data = load_data(options.run);
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
@@ -313,12 +326,13 @@ int train(Options options) {
   check_outputs(tried, options, data);
   if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
   data = {};  // the ranks have their own
+  const int columns = columns_of_terminal();
   return launch_self(
       {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
-      is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
+      columns > 0 ? std::vector{cat(kColumns, "=", columns)} : std::vector<std::string>{});
 }
 
-void add_own_options(Command command, Options& options) {
+void add_own_options(Command command, TrainCommandOptions& options) {
   constexpr auto kGroup = "Output";
   command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
       .between(1, 65536);
@@ -367,13 +381,18 @@ void add_own_options(Command command, Options& options) {
       .add_flag("--print-config", options.print_configuration,
                 "say what would be trained, as --config takes it, and do nothing")
       .group(kGroup);
-  command.add_flag(kOnTerminal, options.on_terminal).group("");  // not in --help
+  command
+      .add_option("--log-every", options.log_every,
+                  "steps between lines of progress that stay (default: a tenth of the run)")
+      .between(1, 1e9)
+      .group(kGroup);
+  command.add_option(kColumns, options.columns, "").group("");  // not in --help
 }
 
 }  // namespace
 
 void add_train(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainCommandOptions>();
   Command command =
       line.add("train", "Train a language model or an image classifier on many ranks");
   add_run_options(command, options->told);

@@ -11,8 +11,8 @@ namespace {
 
 using Points = std::vector<std::pair<uint64_t, double>>;
 
-constexpr const char* kColors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
-                                   "#ff7f0e", "#8c564b", "#e377c2", "#17becf"};
+constexpr const char* kCurveColors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
+                                        "#ff7f0e", "#8c564b", "#e377c2", "#17becf"};
 
 struct Line {
   const Points& points;
@@ -21,7 +21,7 @@ struct Line {
 };
 
 std::string colored(const char* style, size_t color) {
-  return cat(style, " lc rgb '", kColors[color % std::size(kColors)], '\'');
+  return cat(style, " lc rgb '", kCurveColors[color % std::size(kCurveColors)], '\'');
 }
 
 std::vector<Line> lines_of(std::span<const LossCurves> runs) {
@@ -65,8 +65,7 @@ void plot_losses(const Picture& picture, const std::string& title,
                  line.title.empty() ? " notitle" : cat(" title ", gnuplot_string(line.title)));
   }
   if (plots.empty()) return;
-  out << "set title " << gnuplot_string(title) << " noenhanced\n"
-      << "set xlabel 'step'\nset ylabel 'loss (nats)'\n"
+  out << gnuplot_title(title) << "set xlabel 'step'\nset ylabel 'loss (nats)'\n"
       << "set grid lc rgb '#c0c0c0'\nset key top right noenhanced\n"
       << plots << '\n';
   picture.draw(out.str());

@@ -38,35 +38,57 @@ std::string readable_bytes(int64_t bytes) {
   return with_suffix(static_cast<double>(bytes), {"B", "kB", "MB", "GB"});
 }
 
-bool Progress::due(const StepReport& report) {
+bool Progress::stays(const StepReport& report) const {
   if (report.step == report.steps || report.validation) return true;
-  if (!terminal_) {
-    return report.step * 10 / report.steps > (report.step - 1) * 10 / report.steps;
+  if (o_.log_every > 0) return report.step % o_.log_every == 0;
+  return report.step * 10 / report.steps > (report.step - 1) * 10 / report.steps;
+}
+
+std::string Progress::line(const StepReport& report, size_t columns) const {
+  struct Part {
+    std::string text;
+    int rank;  // those of the highest rank are left out first
+  };
+  std::vector<Part> parts = {{cat("step ", report.step, "/", report.steps), 0},
+                             {cat("loss ", fixed(report.result.loss, 4)), 0}};
+  if (report.validation) {
+    parts.push_back({cat("validation ", fixed(report.validation->loss, 4)), 0});
   }
-  if (report.elapsed < next_) return false;
-  next_ = report.elapsed + std::chrono::milliseconds(200);
-  return true;
+  if (report.result.skipped) parts.push_back({"(skipped: overflow)", 0});
+  const double rate = report.samples_per_second * o_.units_per_sample;
+  parts.push_back({cat(fixed(rate, 0), " ", o_.unit, "/s"), 1});
+  parts.push_back({cat("MFU ", fixed(100 * report.flops_per_second / o_.peak, 0), "%"), 3});
+  parts.push_back({cat("waiting ", fixed(100 * report.waiting_share, 0), "%"), 4});
+  if (report.step < report.steps) {
+    const auto done = static_cast<double>(report.step - first_ + 1);
+    const double elapsed = std::chrono::duration<double>(report.elapsed).count();
+    const double left = elapsed / done * static_cast<double>(report.steps - report.step);
+    parts.push_back({cat(fixed(std::ceil(left), 0), " s left"), 2});
+  }
+  parts.push_back({cat(readable_bytes(total(report.memory)), " a rank"), 5});
+  std::string line;
+  for (int most = 5; most >= 0; --most) {
+    line.clear();
+    for (const Part& part : parts) {
+      if (part.rank <= most) line += cat(line.empty() ? "" : "  ", part.text);
+    }
+    if (line.size() <= columns) break;
+  }
+  return line;
 }
 
 void Progress::show(const StepReport& report) {
+  constexpr size_t kColumns = 80;
   if (first_ == 0) first_ = report.step;
-  if (!due(report)) return;
-  const double elapsed = std::chrono::duration<double>(report.elapsed).count();
-  const auto done = static_cast<double>(report.step - first_ + 1);
-  const double left = elapsed / done * static_cast<double>(report.steps - report.step);
-  std::string line =
-      cat("step ", report.step, "/", report.steps, "  loss ", fixed(report.result.loss, 4));
-  if (report.validation) line += cat("  validation ", fixed(report.validation->loss, 4));
-  if (report.result.skipped) line += "  (skipped: overflow)";
-  line += cat("  ", fixed(report.samples_per_second * units_per_sample_, 0), " ", unit_, "/s  MFU ",
-              fixed(100 * report.flops_per_second / peak_, 0), "%  waiting ",
-              fixed(100 * report.waiting_share, 0), "%  ", readable_bytes(total(report.memory)),
-              " a rank  ", fixed(std::ceil(left), 0), " s left");
-  const bool stays = report.step == report.steps || report.validation;
-  std::printf("%s%s%s", terminal_ ? "\r" : "", line.c_str(),
-              !terminal_ ? "\n"
-              : stays    ? "\033[K\n"
-                         : "\033[K");
+  const bool kept = stays(report);
+  if (o_.columns == 0) {
+    if (kept) std::printf("%s\n", line(report, kColumns).c_str());
+  } else if (kept || report.elapsed >= next_) {
+    next_ = report.elapsed + std::chrono::milliseconds(200);
+    // In its last column some terminals begin a new line.
+    const size_t columns = static_cast<size_t>(o_.columns) - 1;
+    std::printf("\r%s\033[K%s", line(report, columns).c_str(), kept ? "\n" : "");
+  }
   std::fflush(stdout);
 }
 

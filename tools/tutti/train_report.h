@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "training/setup/options.h"
@@ -11,26 +12,29 @@
 
 namespace tutti::tool {
 
-// One line that is rewritten, on a terminal; a line every tenth of the way, elsewhere.
+// One line for the step that was done, no wider than the terminal, or than 80 columns. On a
+// terminal it is rewritten; lines of every `log_every` steps (0: of every tenth of the way) stay,
+// there and elsewhere, and so do those with a validation.
 class Progress {
  public:
-  // unit: what is counted a second, "samples" or "tokens". peak: what one rank's processor could
-  // do, in operations a second.
-  Progress(std::string unit, double units_per_sample, double peak, int ranks, bool on_terminal)
-      : unit_(std::move(unit)),
-        units_per_sample_(units_per_sample),
-        peak_(peak * ranks),
-        terminal_(on_terminal) {}
+  struct Options {
+    std::string unit;  // what is counted a second: "samples" or "tokens"
+    double units_per_sample = 1;
+    double peak = 1;  // operations a second that the processors of all ranks could do
+    int columns = 0;  // of the terminal; 0: there is none
+    uint64_t log_every = 0;
+  };
+  explicit Progress(Options options) : o_(std::move(options)) {}
 
   void show(const training::StepReport& report);
+  // Without control characters, in at most `columns`: of what is said of the step, what matters
+  // least is left out first.
+  std::string line(const training::StepReport& report, size_t columns) const;
 
  private:
-  bool due(const training::StepReport& report);
+  bool stays(const training::StepReport& report) const;
 
-  std::string unit_;
-  double units_per_sample_;
-  double peak_;
-  bool terminal_;
+  const Options o_;
   uint64_t first_ = 0;  // the first step that was shown
   std::chrono::nanoseconds next_{0};
 };

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -24,9 +25,9 @@
 #include "collectives/cost/cost_model.h"
 #include "collectives/cost/gpu_costs.h"
 #include "tools/launcher/captured.h"
-#include "tools/launcher/remote_shell.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/host_options.h"
+#include "tools/tutti/tune_turns.h"
 #include "transport/cuda/device.h"
 #include "transport/path_class.h"
 
@@ -36,12 +37,14 @@ namespace {
 
 using bench::Observation;
 
-struct Options {
+struct TuneOptions {
   bool check = false;
   std::string json;
   HostOptions places;
   std::string device = "host";
   std::string measure;  // what the ranks that this command starts shall time
+  double within = 0;    // in so many seconds
+  bool thorough = false;
 };
 
 // What is to become a file: nobody reads half of it.
@@ -69,11 +72,7 @@ class Draft {
   std::string draft_;
 };
 
-constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
-constexpr std::string_view kShared = "shm+";  // several ranks a host, which share its card
-constexpr const char* kGpus = "gpus";
-constexpr const char* kHost = "host";  // what it is, and where it looks for its numbers
-constexpr std::chrono::minutes kWithin(60);
+constexpr std::chrono::seconds kUsual(25);  // and a few for what fits them
 
 // On one of the ranks.
 int measure_gpus() {
@@ -85,7 +84,7 @@ int measure_gpus() {
 }
 
 // Likewise.
-int measure(const Options& options) {
+int measure(const TuneOptions& options) {
   if (options.measure == kHost) {
     std::cout << cat(kHost, ' ', CostModel::defaults().cores, ' ', cost_model_file(), '\n');
     return 0;
@@ -101,94 +100,25 @@ int measure(const Options& options) {
                                               ? bench::crowd_observations(comm.size())
                                           : shared ? bench::shared_observations(path)
                                                    : bench::pair_observations(path);
-  bench::measure(comm, observations);
+  bench::measure(comm, observations, duration_of(options.within));
   if (comm.rank() == 0) std::cout << bench::write(observations);
   return 0;
 }
 
-// A job that times calls.
-struct Turn {
-  std::string what;  // a class of paths, or a crowd
-  int ranks = 2;
-  std::vector<Host> hosts;   // empty: this one
-  bool is_optional = false;  // it may be that it cannot be had
-};
-
-// The first host tells what a host is like, with the second what lies between hosts.
-std::vector<Turn> turns_of(const std::vector<Host>& named, bool check, int cores) {
-  std::vector<Host> first;
-  if (!named.empty()) first = {{.name = named[0].name}};
-  std::vector<Host> both = first;
-  if (named.size() > 1) {
-    both = {{.name = named[0].name, .slots = 1}, {.name = named[1].name, .slots = 1}};
-  }
-  std::vector<Host> shared = both;
-  for (Host& host : shared) host.slots = 2;
-  std::vector<Turn> turns = {{.what = "shm", .hosts = first}, {.what = "tcp", .hosts = both}};
-  if (!check) {
-    turns.push_back({.what = kCrowd, .ranks = std::max(4, 2 * cores), .hosts = first});
-  }
-  if (both.size() > 1) {
-    turns.push_back({.what = "shm+tcp", .ranks = 4, .hosts = shared});
-    for (const std::string fabric : {"ucx", "ofi"}) {
-      turns.push_back({.what = fabric, .hosts = both, .is_optional = true});
-      turns.push_back(
-          {.what = cat(kShared, fabric), .ranks = 4, .hosts = shared, .is_optional = true});
-    }
-  }
-  return turns;
-}
-
-// Without what a library or a remote shell has to say.
-std::string lines_of_ranks(const std::string& output) {
-  std::string lines;
-  for (const std::string& line : split(output, '\n')) {
-    if (parse_collective(line.substr(0, line.find(' ')))) lines += line + '\n';
-  }
-  return lines;
-}
-
-// What the ranks of a turn say.
-std::string output_of(const Turn& turn, bool check) {
-  ChildSpec spec;
-  spec.command = {this_program(), "run", "--no-prefix", "-n", std::to_string(turn.ranks)};
-  if (!turn.hosts.empty()) {
-    spec.command.insert(spec.command.end(), {"--hosts", to_text(turn.hosts)});
-  }
-  spec.command.insert(spec.command.end(), {"--", this_program(), "tune", "--measure", turn.what});
-  if (check) spec.command.emplace_back("--check");
-  const Captured job = run_captured(spec, kWithin);
-  if (!job.in_time || job.code != 0) {
-    throw Error(
-        ErrorCode::unsupported,
-        cat("measuring ", turn.what, " with ", turn.ranks, " ranks ",
-            job.in_time ? cat("ended with code ", job.code) : "took too long"),
-        {.cause = cat("the ranks said:\n", last_words(job.err.empty() ? job.out : job.err))});
-  }
-  return job.out;
-}
-
-std::vector<Observation> measured(const Turn& turn, bool check) {
-  std::vector<Observation> observations = bench::read(lines_of_ranks(output_of(turn, check)));
-  for (Observation& o : observations)
-    o.hosts = std::max<int>(1, static_cast<int>(turn.hosts.size()));
-  return observations;
-}
-
 // A host that measures: how many cores it has, and where its ranks look for the numbers.
-struct Place {
+struct MeasuredHost {
   int cores = CostModel::defaults().cores;
   std::string file = cost_model_file();
 };
 
-Place place_of(const std::vector<Host>& named) {
+MeasuredHost place_of(const std::vector<Host>& named) {
   if (named.empty()) return {};
   const Turn turn{.what = kHost, .ranks = 1, .hosts = {{.name = named[0].name}}};
   const std::string output = output_of(turn, false);
   for (const std::string& line : split(output, '\n')) {
     std::istringstream words(line);
     std::string word;
-    Place place;
+    MeasuredHost place;
     if (words >> word >> place.cores && word == kHost) {
       place.file.clear();  // and stays so where the host has no place for it
       std::getline(words >> std::ws, place.file);
@@ -197,31 +127,6 @@ Place place_of(const std::vector<Host>& named) {
   }
   throw Error(ErrorCode::unsupported, cat(named[0].name, " did not say what it is"),
               {.cause = cat("it said: ", last_words(output))});
-}
-
-// The least of a few times: a machine that is shared with others is slow at times, never too fast.
-// Nothing where it cannot be had at all.
-std::vector<Observation> measured_calmly(const Turn& turn, bool check) {
-  constexpr int kTimes = 3;
-  std::vector<Observation> least;
-  for (int time = 0; time < kTimes; ++time) {
-    std::cerr << cat("measuring: ", turn.what, ", ", turn.ranks, " ranks, ", time + 1, " of ",
-                     kTimes, " times\n");
-    try {
-      const std::vector<Observation> now = measured(turn, check);
-      if (least.empty()) least = now;
-      if (now.size() != least.size()) throw Error(ErrorCode::unsupported, "it was cut short");
-      for (size_t i = 0; i < now.size(); ++i) {
-        least[i].seconds = std::min(least[i].seconds, now[i].seconds);
-      }
-    } catch (const Error& error) {
-      if (!turn.is_optional) throw;
-      if (least.empty()) std::cerr << turn.what << " is left out: " << error.what() << '\n';
-      break;
-    }
-  }
-  std::erase_if(least, [](const Observation& o) { return o.seconds == 0; });
-  return least;
 }
 
 struct Errors {
@@ -248,14 +153,17 @@ Errors errors_of(const std::vector<Observation>& observations, const CostModel& 
   return {.median = at(0.5), .ninetieth = at(0.9)};
 }
 
-int check(const Options& options) {
+int check(const TuneOptions& options) {
   const CostModel model = load_cost_model();
   const std::vector<Turn> turns = turns_of(find_hosts(options.places), true, model.cores);
   std::printf("%-15s %-24s %-4s %10s %12s %12s %8s\n", "collective", "algorithm", "", "bytes",
               "measured us", "predicted us", "error");
   std::string summary;
-  for (const Turn& turn : turns) {
-    const std::vector<Observation> observations = measured_calmly(turn, true);
+  Schedule schedule(turns, true, std::chrono::nanoseconds::max());
+  schedule.run();
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const Turn& turn = turns[i];
+    const std::vector<Observation> observations = schedule.observations(i);
     if (observations.empty()) continue;
     const Errors errors = errors_of(observations, model, true);
     summary += cat("# ", turn.what, ", ", turn.ranks, " ranks: median error ",
@@ -266,9 +174,9 @@ int check(const Options& options) {
   return 0;
 }
 
-int tune(const Options& options) {
+int tune(const TuneOptions& options) {
   const std::vector<Host> named = find_hosts(options.places);
-  const Place place = place_of(named);
+  const MeasuredHost place = place_of(named);
   const std::string path = options.json.empty() ? place.file : options.json;
   if (path.empty()) {
     throw Error(ErrorCode::invalid_argument, "there is no place to keep what is measured",
@@ -278,13 +186,14 @@ int tune(const Options& options) {
   CostModel model = CostModel::defaults();
   model.cores = place.cores;
   model.gpus = load_cost_model().gpus;  // which are measured apart
-  const std::vector<Turn> turns = turns_of(named, false, model.cores);
-  static_cast<void>(Draft(path));  // that it can be written is known early
-  std::vector<Observation> all;
-  for (const Turn& turn : turns) {
-    const std::vector<Observation> more = measured_calmly(turn, false);
-    all.insert(all.end(), more.begin(), more.end());
-  }
+  static_cast<void>(Draft(path));       // that it can be written is known early
+  Schedule schedule(turns_of(named, false, model.cores), false,
+                    options.thorough ? std::chrono::nanoseconds::max() : kUsual);
+  schedule.run();
+  const std::vector<Observation> all = schedule.observations();
+  const int stopped_by = StopSignals::requested();
+  if (all.empty()) throw Error(ErrorCode::unsupported, "nothing was measured, and nothing is kept");
+  if (stopped_by != 0) std::cerr << "interrupted: what was measured until now is kept\n";
   model = bench::fit(model, all);
   Draft(path).finish(to_json(model) + "\n");
   const Errors errors = errors_of(all, model, false);
@@ -294,11 +203,11 @@ int tune(const Options& options) {
     const PathClass best = quicker->empty() ? PathClass::tcp : quicker->front();
     std::printf("between hosts TUTTI_TRANSPORT=auto takes %s\n", std::string(name(best)).c_str());
   }
-  return 0;
+  return stopped_by == 0 ? 0 : 128 + stopped_by;
 }
 
 // The numbers of this host's class of GPUs anew, beside the others that calls take now.
-int tune_gpus(const Options& options) {
+int tune_gpus(const TuneOptions& options) {
   constexpr int kMostGpus = 8;
   const std::string path = options.json.empty() ? cost_model_file() : options.json;
   if (path.empty()) {
@@ -334,7 +243,7 @@ int tune_gpus(const Options& options) {
   return 0;
 }
 
-int run(const Options& options) {
+int run(const TuneOptions& options) {
   if (!options.measure.empty()) return measure(options);
   if (options.device == "cuda") return tune_gpus(options);
   return options.check ? check(options) : tune(options);
@@ -343,7 +252,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_tune(CommandLine& line) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<TuneOptions>();
   Command command =
       line.add("tune", "measure this machine, so that the choice of algorithms fits it");
   command.add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
@@ -354,8 +263,12 @@ void add_tune(CommandLine& line) {
                   "what to measure: host, or cuda (up to 8 GPUs of this host)")
       .one_of({"host", "cuda"})
       .show_default();
+  command.add_flag("--thorough", o->thorough,
+                   "measure everything three times, which takes minutes, not what 30 s allow");
   command.add_option("--measure", o->measure).group("");
+  command.add_option("--within", o->within, "").group("");
   command.footer(
+      "It takes half a minute; Ctrl-C keeps what was measured until then.\n"
       "Rank 0 of a job reads the numbers and tells them to all. Without them defaults are used.\n"
       "With two hosts TCP, UCX and libfabric are measured between them, as far as they are there,\n"
       "and TUTTI_TRANSPORT=auto then takes the quickest; all hosts of a job want the same file "

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "collectives/program/algorithm.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
 
 namespace tutti::tool {
 
@@ -30,14 +31,14 @@ constexpr size_t kMostSampledSteps = 150'000;
 // Uneven groups, and orders other than the ranks', make no difference that grows with their number.
 constexpr int kMostUneven = 16;
 
-struct Options {
+struct VerifyOptions {
   int max_ranks = 16;
   std::optional<bool> samples;  // unset: where --max-ranks is not given
   std::string collective;       // empty: all
   std::string algorithm;        // empty: all
 };
 
-std::vector<const Algorithm*> selected(const Options& options) {
+std::vector<const Algorithm*> selected(const VerifyOptions& options) {
   std::vector<const Algorithm*> found;
   std::string known;
   for (const Algorithm* algorithm : all_algorithms()) {
@@ -117,7 +118,7 @@ struct Task {
   Verdict verdict;
 };
 
-std::vector<Task> tasks_for(const Algorithm& algorithm, const Options& options) {
+std::vector<Task> tasks_for(const Algorithm& algorithm, const VerifyOptions& options) {
   std::vector<Task> tasks;
   const auto add = [&](int ranks, bool sampled) {
     for (const int root : roots_of(algorithm, ranks, sampled)) {
@@ -203,7 +204,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
   return proved;
 }
 
-int run(const Options& options) {
+int run(const VerifyOptions& options) {
   if (options.max_ranks < 1) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--max-ranks is ", options.max_ranks, ": it must be at least 1"));
@@ -227,7 +228,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_verify(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyOptions>();
   Command command =
       line.add("verify", "prove every algorithm: progress, results and their order, on every rank");
   command
@@ -238,9 +239,12 @@ void add_verify(CommandLine& line) {
   command.add_switch(
       "--samples,!--no-samples", [options](bool on) { options->samples = on; },
       "also prove samples beyond --max-ranks, to 1024 ranks");
-  command.add_option("--collective", options->collective, "only this one").type_name("NAME");
+  command.add_option("--collective", options->collective, "only this one")
+      .type_name("NAME")
+      .suggest(collective_names());
   command.add_option("--algorithm", options->algorithm, "only algorithms of this name")
-      .type_name("NAME");
+      .type_name("NAME")
+      .suggest(algorithm_names());
   command.footer(
       "Grades: correct (every input counts once), same bits (on all ranks), canonical (the bits\n"
       "depend on inputs and ranks only).\n"

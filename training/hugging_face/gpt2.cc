@@ -30,11 +30,10 @@ void gpt2_describe(const Json& model, Json& config) {
   const bool is_gpt2 = model.at("norm") == "layer" && model.at("mlp") == "gelu" &&
                        model.at("positions") == "learned" && model.at("bias") == true;
   if (!is_gpt2) {
-    throw Error(
-        ErrorCode::unsupported, "the model has parts that GPT2LMHeadModel does not have",
-        {.cause = "it has RMSNorm, SwiGLU or rotary positions, or no biases",
-         .remedy = "train such a model with --model llama, or export it by tutti checkpoint "
-                   "--export"});
+    throw Error(ErrorCode::unsupported, "the model has parts that GPT2LMHeadModel does not have",
+                {.cause = "it has RMSNorm, SwiGLU or rotary positions, or no biases",
+                 .remedy = "train such a model with --model llama, or export it to a file: "
+                           "tutti export RUN_DIR FILE.safetensors"});
   }
   config["vocab_size"] = model.at("vocabulary");
   config["n_positions"] = model.at("max_context");

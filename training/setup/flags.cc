@@ -201,7 +201,7 @@ void add_flag(Command command, Json& said, const std::string& key, const Field& 
     say(said, key, field, field.from_words(words));
   };
   const Option option = command.add_words(traits.flags, take, meaning, field.is_list());
-  option.type_name(value_name_of(field));
+  option.type_name(value_name_of(field)).suggest(field.choices());
   if (!traits.alone.empty()) option.or_alone(traits.alone);
   if (traits.by_commas) option.one_each_time();
   grouped(option);
@@ -227,7 +227,8 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
       .add_words(registry.flag(), take, cat(joined(names, " or "), " (default: ", known[0], ")"),
                  false)
       .type_name("NAME")
-      .group(registry.group);
+      .group(registry.group)
+      .suggest(known);
   std::vector<std::string> added;
   for (const Registry::Kind& kind : registry.kinds) {
     for (const Field& field : kind.schema->fields()) {

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/configuration.h"
+#include "training/setup/aliases.h"
 #include "training/setup/flags.h"
 #include "training/setup/merge.h"
 #include "training/setup/stored_model.h"
@@ -203,6 +204,7 @@ RunOptions parse_run_options(const std::vector<std::string>& words, const Json& 
   ToldOptions told;
   RunOptions options;
   CommandLine line("", "", "");
+  add_aliases(line);
   Command command = line.add("train", "");
   add_run_options(command, told);
   command.runs([&] {

@@ -132,7 +132,9 @@ void Acceptor::admit(Fd socket) {
   }
   const bool is_unix = from.family() == AF_UNIX;
   if (is_unix && !same_user(socket.get())) {
-    say_once("user", "dropped another user's process that asked for shared memory");
+    say_once("user",
+             "dropped another user's process that asked for this job's shared memory: no "
+             "harm is done");
     return;
   }
   set_no_delay(socket.get());

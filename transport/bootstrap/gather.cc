@@ -60,10 +60,10 @@ class Gathering {
                          rank_zero_value(address, job.token_by_rendezvous ? job.token : ""));
     }
     if (job.token.empty()) {
-      log(LogLevel::warning, cat("this job has no token: whoever reaches ", address.text(),
-                                 ", another user or another job, can take a rank's place; remedy: "
-                                 "set TUTTI_TOKEN to the same secret on all ranks, or "
-                                 "TUTTI_TOKEN_FILE to a file of mode 0600 that all can read"));
+      log(LogLevel::warning,
+          cat("this job has no token: harmless where everybody who reaches ", address.text(),
+              " may be trusted; else set TUTTI_TOKEN, or TUTTI_TOKEN_FILE, to "
+              "one secret on all ranks"));
     }
     self_ = describe_self();
     self_.address = address.is_wildcard() ? job.master_address : address.host();

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/host_name.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 
@@ -132,11 +133,12 @@ std::vector<PeerInfo> get_peers(FrameReader& frame, int size) {
 
 PeerInfo describe_self() {
   PeerInfo self;
-  self.host = host_name();
+  const std::string named = settings().get_string("TUTTI_HOST");
+  self.host = named.empty() ? host_name() : named;
   self.pid = ::getpid();
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  self.host_id = cat(self.host, "/", boot, "/", who_shares_memory());
+  self.host_id = cat(host_name(), "/", boot, "/", who_shares_memory());
   return self;
 }
 

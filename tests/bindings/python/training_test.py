@@ -324,7 +324,7 @@ def test_misuse_at_random(text):
     ]  # fmt: skip
     names = [
         "steps", "epochs", "batch", "micro_batch", "seed", "workers", "model", "context", "layers",
-        "hidden", "heads", "width", "optimizer", "lr", "lr_schedule", "warmup", "beta1", "clip",
+        "hidden", "ffn_hidden_size", "heads", "width", "optimizer", "lr", "lr_schedule", "warmup", "beta1", "clip",
         "dp", "pp", "schedule", "zero", "precision", "recompute", "loss_scale", "bucket_mb",
         "compression", "cut", "validate_every", "resume", "keep", "untied", "dropout", "norm",
         "data_weights", "allow_changed", "initial", "", "a-b", "help", "version",

@@ -65,14 +65,17 @@ TEST_F(CheckpointCommand, FindsMissingAndShortFilesAtAGlance) {
 
 TEST_F(CheckpointCommand, ExportsTheModel) {
   const std::string file = path("model.safetensors");
-  const Result result = run({"checkpoint", path("run"), "--export", file, "--dtype", "bf16"});
+  const Result result = run({"export", path("run"), file, "--dtype", "bf16"});
   EXPECT_EQ(result.code, 0) << result.err;
   const training::ImportedModel model(file);
   EXPECT_EQ(model.find("model.ln_f.bias")->dtype, DType::bf16);
 
-  const Result refused = run({"checkpoint", path("run"), "--export", file, "--dtype", "i32"});
+  const Result refused = run({"export", path("run"), file, "--dtype", "i32"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("is not exported as i32"));
+
+  // As it was called before.
+  EXPECT_EQ(run({"checkpoint", path("run"), "--export", file}).code, 0);
 }
 
 TEST_F(CheckpointCommand, SaysWhereThereIsNone) {

@@ -44,7 +44,7 @@ TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
   train_llama(path("run"));
   expect_good({"export", path("run"), path("hf"), "--max-shard-size", "8K"});
   EXPECT_TRUE(std::filesystem::exists(path("hf/model.safetensors.index.json")));
-  expect_good({"checkpoint", path("run"), "--export", path("model.safetensors")});
+  expect_good({"export", path("run"), path("model.safetensors")});
   EXPECT_THAT(expect_good({"import", path("hf"), path("again")}).out,
               AllOf(HasSubstr("llama"), HasSubstr("kv_heads=2")));
   const Result twice = run({"import", path("hf"), path("again")});

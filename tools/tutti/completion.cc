@@ -1,0 +1,62 @@
+// tutti completion: what makes a shell complete commands, options and their values.
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/tutti/commands.h"
+
+namespace tutti::tool {
+namespace {
+
+// Both ask this program for each word, so that what they offer is what it takes; where it knows
+// none, files are offered.
+constexpr const char* kBash = R"(_tutti() {
+  mapfile -t COMPREPLY < <("$1" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o bashdefault -o default -F _tutti tutti
+)";
+constexpr const char* kZsh = R"(#compdef tutti
+_tutti() {
+  local -a found
+  found=("${(@f)$("$words[1]" completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  found=(${found:#})
+  if (( $#found )); then compadd -- $found; else _files; fi
+}
+compdef _tutti tutti
+)";
+
+struct CompletionOptions {
+  std::string shell;
+  std::vector<std::string> words;
+};
+
+int complete(const CommandLine& line, const CompletionOptions& options) {
+  if (options.shell == "bash") std::cout << kBash;
+  if (options.shell == "zsh") std::cout << kZsh;
+  if (options.shell == "words") {
+    for (const std::string& word : line.completions(options.words)) std::cout << word << '\n';
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_completion(CommandLine& line) {
+  const auto options = std::make_shared<CompletionOptions>();
+  Command command = line.add("completion", "Print what makes a shell complete Tutti's commands");
+  command.add_option("shell", options->shell, "bash or zsh")
+      .one_of({"bash", "zsh", "words"})
+      .required();
+  command.add_option("words", options->words, "").group("");  // not in --help: what was typed
+  command.footer(
+      "Examples:\n"
+      "  source <(tutti completion bash)                      in ~/.bashrc\n"
+      "  source <(tutti completion zsh)                       in ~/.zshrc, after compinit\n"
+      "CompletionOptions, commands, and names of collectives, operators, types and algorithms are "
+      "completed;\n"
+      "where anything may stand, files are.");
+  command.runs([&line, options] { return complete(line, *options); });
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,10 @@
+// Options of training that have another name in Megatron and transformers.
+#pragma once
+
+#include "base/command_line.h"
+
+namespace tutti::training {
+
+void add_aliases(CommandLine& line);
+
+}  // namespace tutti::training

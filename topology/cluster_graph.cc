@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "topology/link_speeds.h"
 
 namespace tutti {
 namespace {
 
-// Of a host that has found no card.
-constexpr double kSomeNetworkGBps = 1.25;
+// Over a card that was not found.
 constexpr double kSomeNetworkUs = 10;
 constexpr double kSwitchUs = 0.5;
 
@@ -36,8 +36,8 @@ class Cluster {
       graph_.connect(link);
     }
     if (several_ && !is_reached && !copies.empty()) {
-      graph_.connect({copies.front(), above, LinkClass::network, kSomeNetworkGBps, kSomeNetworkUs});
-      below_[above] += kSomeNetworkGBps;
+      graph_.connect({copies.front(), above, LinkClass::network, kUnknownCardGBps, kSomeNetworkUs, true});
+      below_[above] += kUnknownCardGBps;
     }
     ++hosts_;
   }

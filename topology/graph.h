@@ -66,6 +66,7 @@ struct GraphLink {
   LinkClass kind = LinkClass::network;
   double GBps = 0;  // 1e9 bytes per second that can be had, in each direction
   double latency_us = 0;
+  bool assumed = false;  // nothing tells how much it carries
 };
 
 // One direction of a link: 2 * link leads from `from` to `to`, 2 * link + 1 back.

@@ -35,7 +35,8 @@ GraphLink link_from(const Json& json) {
           .to = json.at("to").get<int>(),
           .kind = *known,
           .GBps = json.at("bandwidth_GBps").get<double>(),
-          .latency_us = json.value("latency_us", 0.0)};
+          .latency_us = json.value("latency_us", 0.0),
+          .assumed = json.value("assumed", false)};
 }
 
 template <typename Add>
@@ -69,6 +70,7 @@ Json to_json(const Graph& graph) {
                      {"class", name(link.kind)},
                      {"bandwidth_GBps", link.GBps},
                      {"latency_us", link.latency_us}});
+    if (link.assumed) links.back()["assumed"] = true;
   }
   Json json = {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
   if (graph.ends_forward()) json["ends_forward"] = true;

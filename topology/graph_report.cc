@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "topology/link_speeds.h"
 #include "topology/route.h"
 
 namespace tutti {
@@ -149,6 +150,16 @@ std::string matrix_of_paths(const Graph& graph, std::span<const int> ranks) {
   }
   if (is_cut) text += cat("(the first ", kMostInMatrix, ")\n");
   return text;
+}
+
+std::string unknown_speeds(const Graph& graph) {
+  std::string names;
+  for (const GraphLink& link : graph.links()) {
+    if (link.assumed) names += cat(names.empty() ? "" : ", ", graph.node(link.from).name);
+  }
+  if (names.empty()) return "";
+  return cat("Nothing tells how fast ", names, " is: ", 8 * kUnknownCardGBps,
+             " Gbit/s are assumed.\n");
 }
 
 std::string describe(const Graph& graph, std::span<const int> ranks, const ChannelSearch& search) {

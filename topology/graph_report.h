@@ -18,6 +18,9 @@ std::string table_of_ranks(const Graph& graph, std::span<const int> ranks);
 // How near any two ranks are, and ranks and cards: as `nvidia-smi topo -m` shows it.
 std::string matrix_of_paths(const Graph& graph, std::span<const int> ranks);
 
+// A line that names the cards of which nothing tells what they carry; empty where there are none.
+std::string unknown_speeds(const Graph& graph);
+
 // The channels, a line for each, what bounds them, and how the search came to them.
 std::string describe(const Graph& graph, std::span<const int> ranks, const ChannelSearch& search);
 

@@ -295,17 +295,18 @@ class Picture {
   }
 
   double draw_legend(double y) {
-    std::map<LinkClass, double> classes;  // and their widest
+    std::map<LinkClass, double> classes;  // and their widest, of those that are known
     for (const GraphLink& link : graph_.links()) {
       double& widest = classes[link.kind];
-      widest = std::max(widest, link.GBps);
+      if (!link.assumed) widest = std::max(widest, link.GBps);
     }
     double x = kMargin;
     for (const auto& [kind, widest] : classes) {
       const Stroke stroke = stroke_of(kind);
       svg::line(body_, x, y - 4, x + 22, y - 4, stroke.colour, stroke.width);
       svg::text(body_, x + 27, y, 10, "start", "#222222",
-                cat(name(kind), ", to ", svg::fixed(widest), " GB/s"));
+                widest > 0 ? cat(name(kind), ", to ", svg::fixed(widest), " GB/s")
+                           : cat(name(kind), ", of unknown speed"));
       x += 160;
     }
     return y + 8;

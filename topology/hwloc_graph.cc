@@ -217,8 +217,9 @@ class Builder {
   }
   // Idle devices lower their links' speed: a slot that is said to be slower than one lane of the
   // third generation is not known.
+  static bool has_speed(double linkspeed) { return linkspeed > 1; }
   static double GBps_of(double linkspeed) {
-    return linkspeed > 1 ? linkspeed * kOfPci : kUnknownPciGBps;
+    return has_speed(linkspeed) ? linkspeed * kOfPci : kUnknownPciGBps;
   }
 
   void add_device(hwloc_obj_t device, int above) {
@@ -244,9 +245,18 @@ class Builder {
       if (kind == 0x01) return;  // a disk that is reached over a network
       add_leaf(device, above, NodeKind::nic, cards_, port.empty() ? cat("nic", cards_) : port);
       ++cards_;
-      const double slot = GBps_of(pci.linkspeed);
-      const double GBps = is_this_host_ ? port_GBps(port) : 0;
-      connect(by_object_[device], network(), LinkClass::network, GBps > 0 ? GBps : slot);
+      // A port does not carry more than its slot, which a virtual card does not have.
+      const double port_speed = is_this_host_ ? port_GBps(port) : 0;
+      const bool has_slot = has_speed(pci.linkspeed);
+      const double GBps = port_speed > 0 ? port_speed
+                          : has_slot     ? GBps_of(pci.linkspeed)
+                                         : kUnknownCardGBps;
+      graph_.connect({.from = by_object_[device],
+                      .to = network(),
+                      .kind = LinkClass::network,
+                      .GBps = GBps,
+                      .latency_us = usual_latency_us(LinkClass::network),
+                      .assumed = port_speed == 0 && !has_slot});
     }
   }
 

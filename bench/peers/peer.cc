@@ -131,7 +131,8 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
         packages.empty() ? "" : cat("apt-get install ", packages, ", then: ");
     throw Error(ErrorCode::unsupported,
                 cat(title, " was not there when this program was built, or is not now"),
-                {.remedy = cat(install,
+                {.cause = "or tools/quickstart built the program alone",
+                 .remedy = cat(install,
                                "bazel sync --configure && bazel build -c opt "
                                "//tools:tutti")});
   }

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "tests/support/test_data.h"
 #include "topology/graph_json.h"
+#include "topology/graph_report.h"
 #include "topology/graph_text.h"
 #include "topology/hwloc_graph.h"
 #include "topology/nccl_xml.h"
@@ -232,6 +233,16 @@ TEST(GraphJson, ReadsWhatItWrites) {
   const Graph graph = parse_nccl_topology(kTwoGpus, "two.xml");
   const std::string json = to_json(graph).dump();
   EXPECT_EQ(to_json(parse_graph_json(json, "two.json")).dump(), json);
+}
+
+TEST(GraphJson, SaysWhichSpeedsAreAssumed) {
+  Graph graph;
+  const int card = graph.add({.kind = NodeKind::nic, .number = 0, .name = "eth0"});
+  const int network = graph.add({.kind = NodeKind::network_switch, .host = -1, .name = "network"});
+  EXPECT_EQ(unknown_speeds(graph), "");
+  graph.connect({.from = card, .to = network, .GBps = 1.25, .assumed = true});
+  const Graph read = parse_graph_json(to_json(graph).dump(), "assumed.json");
+  EXPECT_EQ(unknown_speeds(read), "Nothing tells how fast eth0 is: 10 Gbit/s are assumed.\n");
 }
 
 TEST(GraphJson, RefusesBadFilesWithTheirPlace) {

@@ -33,6 +33,7 @@ class Progress:
     def __init__(self, word):
         self.word = word
         self.start = self.said = time.monotonic()
+        self.totals = []  # as they were told
 
     def tell(self, done, total):
         now = time.monotonic()
@@ -40,8 +41,10 @@ class Progress:
             return
         self.said = now
         left = (now - self.start) * (total - done) / max(done, 1)
-        # The first ones are quick, and Bazel still finds more to do.
-        estimate = f", about {words(left)} left" if 10 * done >= total else ""
+        # While Bazel still finds more to do nobody knows how much there is.
+        self.totals = [*self.totals[-2:], total]
+        is_known = len(self.totals) == 3 and total <= 1.02 * self.totals[0]
+        estimate = f", about {words(left)} left" if is_known else ""
         print(f"{self.word}: {done} of {total}{estimate}", flush=True)
 
 

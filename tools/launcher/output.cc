@@ -34,7 +34,7 @@ std::string_view visible(std::string_view line) {
 void Output::add(int rank, Stream stream, std::string_view bytes, Clock::time_point now) {
   if (!prefix_lines_) {
     write_all(stream, bytes);
-    ++shown_;
+    shown_ += std::ranges::count(bytes, '\n');
     if (stream == Stream::out) return;  // lines are needed for the tail only
   }
   std::string& pending = unfinished_[{rank, stream}];
@@ -151,12 +151,8 @@ std::string Output::tail(int rank) const {
   const auto found = tails_.find(rank);
   if (found == tails_.end()) return "";
   const std::deque<Shown>& lines = found->second;
-  bool on_screen = lines.back().position == shown_;
-  for (size_t i = 1; i < lines.size(); ++i) {
-    on_screen = on_screen && lines[i].position - lines[i - 1].position <= 1;
-  }
   std::string text;
-  if (on_screen) return text;
+  if (shown_ - lines.back().position < kOnScreen) return text;
   for (const Shown& line : lines) text += (prefix_lines_ ? label({rank}) : "") + line.text + '\n';
   return text;
 }

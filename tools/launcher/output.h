@@ -40,8 +40,11 @@ class Output {
   // Shows everything that waits, unfinished lines included.
   void finish();
 
-  // Up to kTailLines last lines of the rank's standard error, formatted like the others; empty when
-  // they are the last thing on the screen already. Call finish() first.
+  // How many lines are still seen above: what is among them is not told again.
+  static constexpr int64_t kOnScreen = 20;
+
+  // Up to kTailLines last lines of the rank's standard error, formatted like the others; empty
+  // where the last of them is still on the screen. Call finish() first.
   std::string tail(int rank) const;
 
   // Nobody reads standard output any more (`| head`).
@@ -59,7 +62,7 @@ class Output {
   };
   struct Shown {
     std::string text;
-    int64_t position;  // in the order of everything shown
+    int64_t position;  // lines that were shown until then, of all ranks
   };
   using Source = std::pair<int, Stream>;
 

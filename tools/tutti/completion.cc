@@ -23,7 +23,8 @@ _tutti() {
   found=(${found:#})
   if (( $#found )); then compadd -- $found; else _files; fi
 }
-compdef _tutti tutti
+# Read as a function that zsh has found by its name, or as a script.
+if [ "$funcstack[1]" = _tutti ]; then _tutti; else compdef _tutti tutti; fi
 )";
 
 struct CompletionOptions {

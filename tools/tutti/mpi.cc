@@ -135,8 +135,10 @@ std::string interposer(const MpiLibrary& library) {
     if (::access(candidate.c_str(), R_OK) == 0) return candidate.lexically_normal().string();
   }
   throw Error(
-      ErrorCode::unsupported, cat(library.title, " was not there when this program was built"),
-      {.remedy = cat(library.installed_by,
+      ErrorCode::unsupported, cat(file, " is not there"),
+      {.cause = cat(library.title, " was not there when this program was built, or tools/quickstart "
+                                   "built it alone"),
+       .remedy = cat(library.installed_by,
                      ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }
 

@@ -176,7 +176,8 @@ void show(const TopoOptions& options, const Graph& graph, const std::vector<int>
               describe(graph, ranks, trees).c_str());
   std::printf(
       "\nPaths: NVL NVLink or xGMI, PIX one PCI switch, PXB several, PHB through the processor,\n"
-      "SYS between NUMA nodes, NET between hosts. GB/s are in each direction.\n");
+      "SYS between NUMA nodes, NET between hosts. GB/s are in each direction.\n%s",
+      unknown_speeds(graph).c_str());
 }
 
 // All ranks find the same; one of them shows it. Rings and trees are of the nodes where several
@@ -242,7 +243,7 @@ void add_topo(CommandLine& line) {
                    "writes a graph of what was measured");
   command.add_flag("--tune", o->tune,
                    "with --measure: also put latencies and the speed of cards into the costs of "
-                   "`tutti tune`, which knows more but takes minutes");
+                   "`tutti tune`, which knows more but takes longer");
   add_host_options(command, o->places);
   command
       .add_flag("--measure-rank", o->is_measuring_rank, "what the ranks do that --measure starts")

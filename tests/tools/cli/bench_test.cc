@@ -333,6 +333,23 @@ TEST_F(Bench, CsvSaysTheSameAsJson) {
   }
 }
 
+TEST_F(Bench, InPlaceHasColumnsOfItsOwn) {
+  for (const std::string collective :
+       {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
+        "scan", "all_gatherv", "reduce_scatterv"}) {
+    const Result result = run({"bench", collective, "-n", "3", "--min", "24", "--max", "24K",
+                               "--factor", "32", "--in-place", "--json", path("in_place.json")});
+    EXPECT_EQ(result.code, 0) << collective << result.err;  // 1 where anything was wrong
+    EXPECT_THAT(result.out, HasSubstr(" wrong  in-place us busbw GB/s\n"));
+    for (const Json& row : Json::parse(read(path("in_place.json"))).at("results")) {
+      EXPECT_GT(row.at("in_place").at("time_us").get<double>(), 0) << collective;
+      EXPECT_EQ(row.at("wrong").get<int>(), 0) << collective;
+    }
+  }
+  EXPECT_THAT(run({"bench", "all_to_all", "-n", "2", "--in-place"}).err,
+              HasSubstr("all_to_all does not run in place"));
+}
+
 TEST_F(Bench, TheTableHasARowForEachSize) {
   const Result result = run({"bench", "all_reduce", "-n", "2", "--max", "1K", "--factor", "2"});
   EXPECT_EQ(result.code, 0) << result.err;

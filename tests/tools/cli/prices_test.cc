@@ -181,5 +181,20 @@ TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
   expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
 }
 
+// What is interrupted keeps what it has.
+TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
+  const std::string file = path("kept.json");
+  const std::string said = path("said");
+  // It is interrupted when the second class of paths has its turn.
+  const std::string script =
+      cat(tutti(), " tune --json ", file, " 2> ", said, " & pid=$!; until grep -q 'measuring tcp' ",
+          said, " || ! kill -0 $pid; do sleep 0.1; done; kill -INT $pid; wait $pid");
+  const Result result = start_program({"sh", "-c", script}).finish();
+  EXPECT_EQ(result.code, 130) << read(said);
+  EXPECT_THAT(result.out, HasSubstr(cat("are in ", file)));
+  EXPECT_THAT(read(said), AllOf(HasSubstr("s left"), HasSubstr("interrupted: what was measured")));
+  EXPECT_NE(Json::parse(read(file)).find("shm"), nullptr);
+}
+
 }  // namespace
 }  // namespace tutti::tool

@@ -129,7 +129,12 @@ TEST_F(OutputTest, TheTailIsTheLastLinesOfStandardErrorUnlessTheyAreOnTheScreen)
   output.finish();
   EXPECT_EQ(output.tail(1), "");  // nothing came after it
   EXPECT_EQ(output.tail(0), "");  // it said nothing
-  output.add(0, Stream::err, "later\n", start_ + milliseconds(1));
+  for (int64_t i = 1; i < Output::kOnScreen; ++i) {
+    output.add(0, Stream::err, "later " + std::to_string(i) + "\n", start_ + milliseconds(1));
+  }
+  output.finish();
+  EXPECT_EQ(output.tail(1), "");  // it is still seen
+  output.add(0, Stream::err, "much later\n", start_ + milliseconds(1));
   output.finish();
   const std::string tail = output.tail(1);
   EXPECT_TRUE(tail.starts_with("[1] line 10\n")) << tail;

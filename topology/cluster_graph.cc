@@ -36,7 +36,8 @@ class Cluster {
       graph_.connect(link);
     }
     if (several_ && !is_reached && !copies.empty()) {
-      graph_.connect({copies.front(), above, LinkClass::network, kUnknownCardGBps, kSomeNetworkUs, true});
+      graph_.connect(
+          {copies.front(), above, LinkClass::network, kUnknownCardGBps, kSomeNetworkUs, true});
       below_[above] += kUnknownCardGBps;
     }
     ++hosts_;

@@ -325,9 +325,24 @@ TrainResult Trainer::Loop::finish() {
   return result;
 }
 
+namespace {
+
+void check_saving(const TrainOptions& options) {
+  const char* const said = options.checkpoint_every > 0 ? "checkpoint_every"
+                           : options.keep_best          ? "keep_best"
+                           : options.async_checkpoint   ? "async_checkpoint"
+                                                        : nullptr;
+  if (said == nullptr || !options.checkpoint.empty()) return;
+  throw Error(ErrorCode::invalid_argument, cat(said, " has no effect without a directory"),
+              {.where = "TrainOptions", .remedy = "name one in `checkpoint`"});
+}
+
+}  // namespace
+
 Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                  const TrainOptions& options) {
   Communicator world = mesh.world();
+  check_saving(options);
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
   TrainOptions settled = options;

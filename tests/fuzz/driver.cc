@@ -30,7 +30,7 @@ namespace tutti::fuzz {
 namespace {
 
 constexpr size_t kLongest = 64 << 10;
-constexpr double kMostSeconds = 2;        // of processor time for one input
+constexpr double kMostSeconds = 6;        // of processor time for one input, under sanitizers too
 constexpr int kSecondsBetweenLooks = 20;  // for an input that never ends
 
 // What signal handlers can look at, to the end of the process.

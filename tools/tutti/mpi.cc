@@ -136,8 +136,9 @@ std::string interposer(const MpiLibrary& library) {
   }
   throw Error(
       ErrorCode::unsupported, cat(file, " is not there"),
-      {.cause = cat(library.title, " was not there when this program was built, or tools/quickstart "
-                                   "built it alone"),
+      {.cause = cat(library.title,
+                    " was not there when this program was built, or tools/quickstart "
+                    "built it alone"),
        .remedy = cat(library.installed_by,
                      ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }

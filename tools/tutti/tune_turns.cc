@@ -52,7 +52,6 @@ std::vector<Turn> turns_of(const std::vector<Host>& named, bool check, int cores
   return turns;
 }
 
-
 std::string output_of(const Turn& turn, bool check, std::chrono::nanoseconds within) {
   ChildSpec spec;
   spec.command = {this_program(), "run", "--no-prefix", "-n", std::to_string(turn.ranks)};

@@ -14,7 +14,7 @@
 namespace tutti::tool {
 
 // What a turn asks its ranks for, besides a class of paths.
-inline constexpr const char* kCrowd = "crowd";  // more ranks than cores, over shared memory
+inline constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
 inline constexpr std::string_view kShared = "shm+";  // several ranks a host, which share its card
 inline constexpr const char* kGpus = "gpus";
 inline constexpr const char* kHost = "host";  // what it is, and where it looks for its numbers

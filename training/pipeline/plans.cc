@@ -38,7 +38,8 @@ Plan Plans::make(int64_t micro_batches, int64_t steps) const {
   if (!flushed()) {
     // A step alone is late for nobody, however few its micro-batches are (a run's last ones). The
     // least that PipeDream-2BW takes is made up by ones of weight 0.
-    const int64_t least = steps == 1 ? ranks_ - 1 : 1;
+    const bool needs_more = steps == 1 && kind_.updates == Updates::delayed;
+    const int64_t least = needs_more ? ranks_ - 1 : 1;
     shape.accumulated = static_cast<int>(std::max({int64_t{1}, least, micro_batches}));
   }
   shape.micro_batches = kind_.round_up(shape);

@@ -340,7 +340,7 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
   }
 }
 
-void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
+void refuse_what_is_ignored(const Json& said, const RunOptions& options, const std::string& where) {
   const TrainOptions& training = options.training;
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
@@ -371,11 +371,17 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
       {"checkpoint.keep_best", has_directory, "--checkpoint DIR"},
   };
   for (const auto& detail : details) {
-    if (detail.is_used || find_member(said, detail.key) == nullptr) continue;
-    throw UsageError(
-        cat(flag_of(*field_named(detail.key)), " has no effect without ", detail.needs));
+    const Json* const value = find_member(said, detail.key);
+    if (detail.is_used || value == nullptr) continue;
+    const Field& field = *field_named(detail.key);
+    const std::string problem = cat(flag_of(field), " has no effect without ", detail.needs);
+    if (where.empty()) throw UsageError(problem);
+    // A whole configuration says everything, most of it as it is anyhow.
+    if (*value == field.get()) continue;
+    throw Error(ErrorCode::invalid_argument, problem,
+                {.where = cat(where, ": ", detail.key), .remedy = "leave it out there"});
   }
-  if (find_member(said, "training.samples") != nullptr) {
+  if (where.empty() && find_member(said, "training.samples") != nullptr) {
     throw UsageError("training.samples follows from the run's length: give --steps or --epochs");
   }
 }

@@ -24,7 +24,8 @@ void check_is_setting(const std::string& key);
 // Throws Error(invalid_argument), of words UsageError, for a member of a model's or an optimizer's
 // configuration that another kind has, but not its own. `where`: the file; empty: words.
 void refuse_members_of_other_kinds(const Json& object, const std::string& where);
-// Throws UsageError for what was said though the others leave nothing for it to say.
-void refuse_what_is_ignored(const Json& said, const RunOptions& options);
+// Throws UsageError for what was said though the others leave nothing for it to say. Of a file
+// (`where`), which may say everything: Error(invalid_argument), for what is not as it is anyhow.
+void refuse_what_is_ignored(const Json& said, const RunOptions& options, const std::string& where);
 
 }  // namespace tutti::training

@@ -196,7 +196,8 @@ RunOptions options_of(const ToldOptions& told, const Json& base) {
   read_options(file, alone, told.file.empty() ? "the configuration" : told.file);
   options.given = merged(file, told.said);
   read_options(options.given, options);
-  refuse_what_is_ignored(told.said, options);
+  refuse_what_is_ignored(told.said, options, "");
+  refuse_what_is_ignored(file, options, told.file.empty() ? "the configuration" : told.file);
   return options;
 }
 

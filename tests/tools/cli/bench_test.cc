@@ -16,7 +16,6 @@ namespace tutti::tool {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
@@ -42,7 +41,7 @@ class Bench : public Cli {
     }
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
-    EXPECT_THAT(result.err, IsEmpty()) << "a healthy run is quiet";
+    EXPECT_THAT(result.err, IsQuiet()) << "a healthy run is quiet";
     Json document = Json::parse(read(file));
     std::filesystem::remove(file);
     return document;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "tests/support/process.h"
 
 namespace tutti::tool {
@@ -26,6 +28,18 @@ inline constexpr std::chrono::seconds kEndsWithin{5};
 
 // Of TCP on the loopback interface: nobody listens there now.
 uint16_t free_port();
+
+// Of standard error: nothing, but that something took long, which is true on a busy machine.
+MATCHER(IsQuiet, "says nothing") {
+  constexpr const char* kSlow[] = {"warning: waiting for", "warning: still waiting for",
+                                   "warning: still looking for", "did not finish the handshake"};
+  for (const std::string& line : split(arg, '\n')) {
+    const bool is_slow = std::ranges::any_of(
+        kSlow, [&](const char* slow) { return line.find(slow) != std::string::npos; });
+    if (!line.empty() && !is_slow) return false;
+  }
+  return true;
+}
 
 // Fails where a process, or a file of Tutti in /dev/shm, outlives the test.
 class Cli : public ::testing::Test {

@@ -56,9 +56,9 @@ TEST_F(Completion, FilesWhereAnythingMayStand) {
 }
 
 TEST_F(Completion, ShellsRunWhatIsPrinted) {
-  const std::string script = cat(
-      "source <(", tutti(), " completion bash); COMP_WORDS=(", tutti(),
-      " bench all_reduce --alg); COMP_CWORD=3; _tutti ", tutti(), "; echo \"${COMPREPLY[*]}\"");
+  const std::string script =
+      cat("source <(", tutti(), " completion bash); COMP_WORDS=(", tutti(),
+          " bench all_reduce --alg); COMP_CWORD=3; _tutti ", tutti(), "; echo \"${COMPREPLY[*]}\"");
   const Result result = Process({"bash", "-c", script}).finish();
   EXPECT_EQ(result.out, "--algorithm\n") << result.err;
   EXPECT_THAT(run({"completion", "zsh"}).out, HasSubstr("compdef _tutti tutti"));

@@ -37,7 +37,7 @@ TEST_F(PartitionCommand, ReadsAProfile) {
   const Result result = run({"partition", "--profile", profile(), "--ranks-per-node", "4",
                              "--bandwidth-inside", "1K", "--json", path("json")});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.err, IsQuiet());
   EXPECT_THAT(result.out, AllOf(HasSubstr("by hand: 3 layers, micro-batches of 10"),
                                 HasSubstr("conv1 to conv2"), HasSubstr("2 micro-batches in flight"),
                                 HasSubstr("2 stages on 4 of 4 ranks")));
@@ -87,7 +87,7 @@ TEST_F(PartitionCommand, ProfilesAModel) {
     words.insert(words.end(), {"--json", path("json")});
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_THAT(result.err, IsEmpty());
+    EXPECT_THAT(result.err, IsQuiet());
     return Json::parse(read(path("json")));
   };
   const Words gpt = {"--model",   "gpt2", "--layers", "3", "--heads",       "2", "--width", "32",

@@ -17,8 +17,7 @@ using ::testing::StartsWith;
 class ProgressLines : public Cli {
  protected:
   std::vector<std::string> steps_of(const Words& more) const {
-    Words words = {"train", "--data",  text_, "--ranks", "1", "--batch",
-                   "16",    "--steps", "20"};
+    Words words = {"train", "--data", text_, "--ranks", "1", "--batch", "16", "--steps", "20"};
     words.insert(words.end(), more.begin(), more.end());
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;

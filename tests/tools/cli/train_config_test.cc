@@ -159,6 +159,9 @@ TEST_F(TrainConfig, MistakesAreNamed) {
     all.push_back(file);
     expect_refused({"train", "--config", file, "--data", text_}, all);
   };
+  refused(R"({"checkpoint": {"every": 2}})",
+          {"checkpoint.every", "no effect without --checkpoint"});
+  refused(R"({"training": {"compression_rank": 3}})", {"compression_rank", "powersgd"});
   refused(R"({"optimizer": {"lrr": 1}})", {"optimizer.lrr", "did you mean optimizer.lr?"});
   refused(R"({"optimiser": {"lr": 1}})", {"optimiser", "did you mean optimizer"});
   refused(R"({"model": {"kind": "gpt2", "layer": 1}})", {"model.layer", "model.layers?"});

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "topology/link_speeds.h"
 
 namespace tutti {
 namespace {

@@ -69,6 +69,9 @@ struct GraphLink {
   bool assumed = false;  // nothing tells how much it carries
 };
 
+// Of a network card of which nothing tells what it carries, as of a virtual machine's: 10 Gbit/s.
+inline constexpr double kUnknownCardGBps = 1.25;
+
 // One direction of a link: 2 * link leads from `from` to `to`, 2 * link + 1 back.
 using Arc = int;
 

@@ -65,12 +65,13 @@ Json to_json(const Graph& graph) {
   }
   Json links = Json::array();
   for (const GraphLink& link : graph.links()) {
-    links.push_back({{"from", link.from},
-                     {"to", link.to},
-                     {"class", name(link.kind)},
-                     {"bandwidth_GBps", link.GBps},
-                     {"latency_us", link.latency_us}});
-    if (link.assumed) links.back()["assumed"] = true;
+    Json one = {{"from", link.from},
+                {"to", link.to},
+                {"class", name(link.kind)},
+                {"bandwidth_GBps", link.GBps},
+                {"latency_us", link.latency_us}};
+    if (link.assumed) one["assumed"] = true;
+    links.push_back(std::move(one));
   }
   Json json = {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
   if (graph.ends_forward()) json["ends_forward"] = true;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "topology/link_speeds.h"
 #include "topology/route.h"
 
 namespace tutti {

@@ -15,9 +15,6 @@ constexpr double pci_GBps(double gigatransfers, double lanes) {
 }
 inline constexpr double kUnknownPciGBps = pci_GBps(8, 16);
 
-// Of a network card of which nothing tells what it carries, as of a virtual machine's: 10 Gbit/s.
-inline constexpr double kUnknownCardGBps = 1.25;
-
 // Of one NVLink of a GPU of this compute capability (70, 80, ...); of one xGMI link of an AMD GPU
 // ("906", "910", "gfx942").
 double nvlink_GBps(int compute_capability);

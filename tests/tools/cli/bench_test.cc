@@ -112,8 +112,10 @@ TEST_F(Bench, EveryAlgorithmIsRightOnEveryTransportForAnyNumberOfRanks) {
     const Words algorithms = listed(run({"bench", collective, "--algorithm", "list"}));
     if (collective == "send_recv") continue;
     EXPECT_GE(algorithms.size(), collective == "all_reduce" ? 12u : 1u) << collective;
-    for (const std::string transport : {"shm", "tcp"}) {
-      for (const int ranks : {2, 3, 5, 8, 16}) {
+    // All numbers of ranks have their turn in //tests/collectives, as threads.
+    const std::pair<std::string, std::vector<int>> some[] = {{"shm", {2, 5, 16}}, {"tcp", {3, 8}}};
+    for (const auto& [transport, numbers] : some) {
+      for (const int ranks : numbers) {
         SCOPED_TRACE(cat(collective, ' ', transport, ' ', ranks));
         const Json document =
             measure({collective, "-n", cat(ranks), "--algorithm", "all", "--rounds", "1",
@@ -157,7 +159,7 @@ TEST_F(Bench, AllMarksTheBestAndAutosChoice) {
 TEST_F(Bench, EveryCollectiveIsRight) {
   for (const std::string collective : kCollectives) {
     for (const std::string transport : {"shm", "tcp"}) {
-      for (const int ranks : {1, 2, 3, 4, 8}) {
+      for (const int ranks : {1, 3, 4}) {
         SCOPED_TRACE(cat(collective, ' ', transport, ' ', ranks));
         const Json document = measure({collective, "-n", cat(ranks), "--transport", transport,
                                        "--max", "128K", "--factor", "128"});
@@ -193,7 +195,7 @@ TEST_F(Bench, BytesAreThoseOfTheLargerBuffer) {
 
 TEST_F(Bench, TheCanonicalDigestDependsOnTheInputsAndTheNumberOfRanksOnly) {
   for (const std::string dtype : {"f32", "bf16"}) {
-    for (const int ranks : {2, 3, 5, 8, 16}) {
+    for (const int ranks : dtype == "f32" ? std::vector{2, 3, 16} : std::vector{5, 8}) {
       std::map<uint64_t, std::set<std::string>> digests;
       const auto collect = [&](const std::string& algorithm, const std::string& transport) {
         SCOPED_TRACE(cat(dtype, ' ', ranks, ' ', algorithm, ' ', transport));

@@ -342,7 +342,8 @@ TEST_F(Bench, InPlaceHasColumnsOfItsOwn) {
                                "--factor", "32", "--in-place", "--json", path("in_place.json")});
     EXPECT_EQ(result.code, 0) << collective << result.err;  // 1 where anything was wrong
     EXPECT_THAT(result.out, HasSubstr(" wrong  in-place us busbw GB/s\n"));
-    for (const Json& row : Json::parse(read(path("in_place.json"))).at("results")) {
+    const Json document = Json::parse(read(path("in_place.json")));
+    for (const Json& row : document.at("results")) {
       EXPECT_GT(row.at("in_place").at("time_us").get<double>(), 0) << collective;
       EXPECT_EQ(row.at("wrong").get<int>(), 0) << collective;
     }

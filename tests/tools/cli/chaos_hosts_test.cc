@@ -109,7 +109,7 @@ TEST_F(ChaosHosts, PlansAreDrawnFromASeed) {
   const auto drawn = [&](const std::string& seed) {
     const Result result = chaos({"--seed", seed, "--trials", "6", "--faults",
                                  "partition,pairs,lost", "--write-plan", path("drawn")},
-                                {"sh", "-c", "RANK=0 sleep 0.1"});
+                                {"sh", "-c", "RANK=0 sleep 0.5"});
     EXPECT_THAT(result.out, AllOf(ContainsRegex("partition +2 "), ContainsRegex("pairs +2 "),
                                   ContainsRegex("lost +2 ")))
         << result.err;

@@ -188,9 +188,9 @@ TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
   // It is interrupted when the second class of paths has its turn.
   const std::string script =
       cat(tutti(), " tune --json ", file, " 2> ", said, " & pid=$!; until grep -q 'measuring tcp' ",
-          said, " || ! kill -0 $pid; do sleep 0.1; done; kill -INT $pid; wait $pid");
+          said, " || ! kill -0 $pid; do sleep 0.1; done; kill -TERM $pid; wait $pid");
   const Result result = start_program({"sh", "-c", script}).finish();
-  EXPECT_EQ(result.code, 130) << read(said);
+  EXPECT_EQ(result.code, 143) << read(said);
   EXPECT_THAT(result.out, HasSubstr(cat("are in ", file)));
   EXPECT_THAT(read(said), AllOf(HasSubstr("s left"), HasSubstr("interrupted: what was measured")));
   EXPECT_NE(Json::parse(read(file)).find("shm"), nullptr);

@@ -46,7 +46,7 @@ class Option {
   Option between(double low, double high) const;
   Option at_least(double low) const;
   Option one_of(std::vector<std::string> words) const;
-  // What a shell offers for its value: some words of those that it takes.
+  // Values that a shell completes; the option may take others.
   Option suggest(const std::vector<std::string>& words) const;
   Option needs(const Option& other) const;
   // Of lists: "A,B" in one argument, or one value each time that the option is given.
@@ -134,8 +134,8 @@ class CommandLine {
   int run(int argc, const char* const* argv, const Check& check = {});
   // Does what these words say, which follow a program's name. Throws UsageError.
   void parse(const std::vector<std::string>& words);
-  // What the last of these words, which may be empty, can become: a command, an option, a value.
-  // Empty where it may be anything, such as a file.
+  // Commands, options or values that begin with the last of these words, which may be empty. None
+  // where any word is allowed, such as a file's name.
   std::vector<std::string> completions(const std::vector<std::string>& words) const;
 
  private:
@@ -147,7 +147,7 @@ class CommandLine {
   std::string suggestion(const std::string& word) const;
   // The words with aliases replaced, up to those of a program that a command starts.
   std::vector<std::string> without_aliases(const std::vector<std::string>& words) const;
-  // What `word` stands for; empty where it is no alias in `command`.
+  // The words that the alias `word` stands for; none where `command` has no such alias.
   std::vector<std::string> meaning_of(const std::string& word, const CLI::App& command) const;
   void read(const std::vector<std::string>& words);
 

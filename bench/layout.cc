@@ -15,10 +15,6 @@ uint64_t sum(const std::vector<uint64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 
-uint64_t sum_before(const std::vector<uint64_t>& counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0});
-}
-
 bool has_input(const Layout& layout, int rank) {
   const Collective c = layout.collective;
   if (c == Collective::broadcast || c == Collective::scatter) return rank == layout.root;
@@ -46,6 +42,10 @@ void write_part(Data data, DType dtype, ReduceOp op, int ranks, const Part& part
 }
 
 }  // namespace
+
+uint64_t sum_before(const std::vector<uint64_t>& counts, int rank) {
+  return std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0});
+}
 
 uint64_t Layout::block(int from, int to) const {
   if (uneven.empty()) return count;

@@ -34,6 +34,9 @@ struct Layout {
   std::vector<uint64_t> output_counts(int rank) const;
 };
 
+// The elements of the blocks before that of `rank`.
+uint64_t sum_before(const std::vector<uint64_t>& counts, int rank);
+
 // What `bench` times as a v-variant: blocks from empty to twice `count`, `count` on average.
 std::vector<uint64_t> uneven_blocks(Collective collective, int ranks, uint64_t count);
 

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <numeric>
 
 #include "base/deadline.h"
 #include "base/text.h"
@@ -15,10 +14,6 @@
 namespace tutti::bench {
 
 namespace {
-
-bool has_blocks(Collective collective) {
-  return has_input_blocks(collective) || has_output_blocks(collective);
-}
 
 uint64_t blocks_of(Collective collective, int ranks) { return has_blocks(collective) ? ranks : 1; }
 
@@ -36,6 +31,10 @@ Layout layout_of(const Case& c, int ranks) {
 
 std::string name(Collective collective, bool uneven) {
   return cat(tutti::name(collective), uneven ? "v" : "");
+}
+
+bool has_blocks(Collective collective) {
+  return has_input_blocks(collective) || has_output_blocks(collective);
 }
 
 bool runs_in_place(Collective collective) {
@@ -106,14 +105,12 @@ void Measurement::place_buffers() {
   }
   memory_ = allocate(std::max(inputs, outputs));
   input_ = output_ = memory_.get();
-  // Of two sizes, the smaller is this rank's block of the larger.
+  // Where the sizes differ, the smaller buffer is this rank's block of the larger one.
   if (inputs == 0 || outputs == 0 || !has_blocks(case_.collective)) return;
   const bool gathers = has_output_blocks(case_.collective);
   const std::vector<uint64_t> counts =
       gathers ? layout_.output_counts(rank) : layout_.input_counts(rank);
-  const uint64_t before =
-      std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0}) * size;
-  (gathers ? input_ : output_) += before;
+  (gathers ? input_ : output_) += sum_before(counts, rank) * size;
 }
 
 // Of any rank's buffer: windows are equally long on all.

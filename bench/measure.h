@@ -36,7 +36,10 @@ struct Case {
   bool in_place = false;   // on hosts, of a collective that runs_in_place()
 };
 
-// Whether input and output may be one buffer, or one a block of the other (collectives/request.h).
+// Whether a rank's input or output consists of a block for each rank.
+bool has_blocks(Collective collective);
+// Whether the input may be the output buffer, or a block of it, or the other way round
+// (collectives/request.h).
 bool runs_in_place(Collective collective);
 
 // "all_gatherv"

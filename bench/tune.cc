@@ -56,8 +56,6 @@ constexpr Call kCrowdCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                 {Collective::barrier, "dissemination"}};
 constexpr uint64_t kSmall = 8;
 
-bool has_blocks(Collective c) { return has_input_blocks(c) || has_output_blocks(c); }
-
 Prediction predicted(const Observation& o, const CostModel& model) {
   const Algorithm& algorithm = require_algorithm(o.collective, o.algorithm);
   const bool shm = o.path == PathClass::shm;

@@ -34,8 +34,8 @@ std::vector<Observation> crowd_observations(int ranks);
 // Every algorithm of every collective, 8 B to 64 MiB: to see how well they are predicted.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Fills in the seconds. What would take long on a slow network, and what is left after `within` on
-// rank 0, is left out: 0. Collective.
+// Fills in the seconds. Leaves them 0 where a call would take long on a slow network, and from when
+// `within` has passed on rank 0. Collective.
 void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within);
 // Several times of the same calls: the least of each, where any was measured. A machine that is

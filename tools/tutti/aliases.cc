@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include "base/text.h"
 #include "tools/launcher/launcher.h"
@@ -12,33 +13,24 @@
 namespace tutti::tool {
 namespace {
 
-struct Alias {
-  const char* other;
-  std::vector<std::string> own;
+constexpr std::pair<const char*, const char*> kAliases[] = {
+    // mpirun, torchrun
+    {"-np", "--ranks"},
+    {"--np", "--ranks"},
+    {"--nproc-per-node", "--ranks"},
+    // nccl-tests
+    {"-b", "--min"},
+    {"--minbytes", "--min"},
+    {"-e", "--max"},
+    {"--maxbytes", "--max"},
+    {"-f", "--factor"},
+    {"--stepfactor", "--factor"},
+    {"-d", "--dtype"},
+    {"--datatype", "--dtype"},
+    {"-o", "--op"},
+    {"-r", "--root"},
+    {"--iters", "--iterations"},
 };
-
-// Of one letter and words of one dash: what nccl-tests and mpirun have.
-const std::vector<Alias>& all_aliases() {
-  static const std::vector<Alias> aliases = {
-      // mpirun, torchrun
-      {"-np", {"--ranks"}},
-      {"--np", {"--ranks"}},
-      {"--nproc-per-node", {"--ranks"}},
-      // nccl-tests
-      {"-b", {"--min"}},
-      {"--minbytes", {"--min"}},
-      {"-e", {"--max"}},
-      {"--maxbytes", {"--max"}},
-      {"-f", {"--factor"}},
-      {"--stepfactor", {"--factor"}},
-      {"-d", {"--dtype"}},
-      {"--datatype", {"--dtype"}},
-      {"-o", {"--op"}},
-      {"-r", {"--root"}},
-      {"--iters", {"--iterations"}},
-  };
-  return aliases;
-}
 
 // The value of an option that is given as two words or with '='; empty where it is not.
 std::string value_of(std::string_view option, const std::vector<std::string>& words) {
@@ -57,7 +49,7 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
 
 void add_aliases(CommandLine& line) {
   training::add_aliases(line);
-  for (const Alias& alias : all_aliases()) line.add_alias(alias.other, alias.own);
+  for (const auto& [other, own] : kAliases) line.add_alias(other, {own});
 }
 
 void check_borrowed_options(const std::vector<std::string>& words) {

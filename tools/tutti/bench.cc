@@ -119,13 +119,9 @@ std::vector<Series> time_in_place(Communicator& comm, const BenchOptions& option
   return time_in_turns(comm, measurement, options, c, algorithms, {});
 }
 
-void add_in_place(const Series& series, int ranks, const bench::Case& c, BenchRow& row) {
-  row.in_place_us = median(series.times_us);
-  if (row.in_place_us > 0) {
-    row.in_place_busbw = static_cast<double>(row.bytes) / row.in_place_us / 1000 *
-                         bench::bus_factor(c.collective, ranks);
-  }
-  row.wrong += series.wrong;
+// GB/s
+double algbw(uint64_t bytes, double time_us) {
+  return time_us > 0 ? static_cast<double>(bytes) / time_us / 1000 : 0;
 }
 
 // The rows of one size; the fastest first where all algorithms are timed.
@@ -151,11 +147,16 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     check(series[i], c, row.algorithm);
     row.time_us = median(series[i].times_us);
     row.min_us = *std::ranges::min_element(series[i].times_us);
-    row.algbw = row.time_us > 0 ? static_cast<double>(row.bytes) / row.time_us / 1000 : 0;
-    row.busbw = row.algbw * bench::bus_factor(c.collective, comm.size());
+    const double bus_factor = bench::bus_factor(c.collective, comm.size());
+    row.algbw = algbw(row.bytes, row.time_us);
+    row.busbw = row.algbw * bus_factor;
     row.wrong = series[i].wrong;
     row.digest = series[i].digest;
-    if (options.in_place) add_in_place(in_place[i], comm.size(), c, row);
+    if (options.in_place) {
+      row.in_place_us = median(in_place[i].times_us);
+      row.in_place_busbw = algbw(row.bytes, row.in_place_us) * bus_factor;
+      row.wrong += in_place[i].wrong;
+    }
     row.is_auto = options.all() && row.algorithm == choice;
     for (size_t peer = algorithms.size(); peer < series.size(); ++peer) {
       row.peer_us.emplace_back();
@@ -294,7 +295,7 @@ void add_bench(CommandLine& line) {
   bench
       .add_option("--transport", o->transport,
                   "auto, shm, tcp, ucx, ofi, or shm+tcp, shm+ucx, shm+ofi")
-      .suggest({"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"});
+      .suggest(transport_names());
   bench
       .add_option("--buffers", o->buffers,
                   "user: plain memory; library: Communicator::allocate(), which the other ranks of "

@@ -266,7 +266,7 @@ void add_explain(CommandLine& line) {
   command
       .add_option("--transport", o->transport,
                   "as in TUTTI_TRANSPORT; auto: the best between hosts that was measured")
-      .one_of({"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"})
+      .one_of(transport_names())
       .show_default();
   command.add_option("--group", o->group, kGroupHelp).type_name("N");
   command.add_option("--root", o->root, "of a collective that has one").show_default();

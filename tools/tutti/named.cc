@@ -61,6 +61,9 @@ NamedCollective one_of(const std::vector<NamedCollective>& all, const std::strin
 std::vector<std::string> collective_names() { return names_of(kCollectivesWithAlgorithms); }
 std::vector<std::string> op_names() { return names_of(kAllReduceOps); }
 std::vector<std::string> dtype_names() { return names_of(kAllDTypes); }
+std::vector<std::string> transport_names() {
+  return {"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"};
+}
 std::vector<std::string> algorithm_names() {
   std::set<std::string> names;  // several collectives have one of a name
   for (const Algorithm& algorithm : built_in_algorithms()) names.insert(algorithm.name);

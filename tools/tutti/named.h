@@ -25,6 +25,7 @@ std::vector<std::string> collective_names();
 std::vector<std::string> op_names();
 std::vector<std::string> dtype_names();
 std::vector<std::string> algorithm_names();
+std::vector<std::string> transport_names();  // as --transport takes them
 // sum, SUM, ncclSum, MPI_SUM.
 ReduceOp op_named(const std::string& name);
 // f32, float, FP32 ...

@@ -159,11 +159,11 @@ int check(const TuneOptions& options) {
   std::printf("%-15s %-24s %-4s %10s %12s %12s %8s\n", "collective", "algorithm", "", "bytes",
               "measured us", "predicted us", "error");
   std::string summary;
-  Schedule schedule(turns, true, std::chrono::nanoseconds::max());
-  schedule.run();
+  TuneTurns jobs(turns, true, std::chrono::nanoseconds::max());
+  jobs.run();
   for (size_t i = 0; i < turns.size(); ++i) {
     const Turn& turn = turns[i];
-    const std::vector<Observation> observations = schedule.observations(i);
+    const std::vector<Observation> observations = jobs.observations(i);
     if (observations.empty()) continue;
     const Errors errors = errors_of(observations, model, true);
     summary += cat("# ", turn.what, ", ", turn.ranks, " ranks: median error ",
@@ -187,10 +187,10 @@ int tune(const TuneOptions& options) {
   model.cores = place.cores;
   model.gpus = load_cost_model().gpus;  // which are measured apart
   static_cast<void>(Draft(path));       // that it can be written is known early
-  Schedule schedule(turns_of(named, false, model.cores), false,
-                    options.thorough ? std::chrono::nanoseconds::max() : kUsual);
-  schedule.run();
-  const std::vector<Observation> all = schedule.observations();
+  TuneTurns jobs(turns_of(named, false, model.cores), false,
+                 options.thorough ? std::chrono::nanoseconds::max() : kUsual);
+  jobs.run();
+  const std::vector<Observation> all = jobs.observations();
   const int stopped_by = StopSignals::requested();
   if (all.empty()) throw Error(ErrorCode::unsupported, "nothing was measured, and nothing is kept");
   if (stopped_by != 0) std::cerr << "interrupted: what was measured until now is kept\n";

@@ -85,7 +85,7 @@ std::vector<Observation> measured(const Turn& turn, bool check, std::chrono::nan
 
 }  // namespace
 
-void Schedule::run() {
+void TuneTurns::run() {
   for (int time = 1; time <= kTimes; ++time) {
     for (size_t i = 0; i < turns_.size(); ++i) {
       if (StopSignals::requested() != 0) return;
@@ -94,7 +94,7 @@ void Schedule::run() {
   }
 }
 
-void Schedule::run(size_t i, int time) {
+void TuneTurns::run(size_t i, int time) {
   const Turn& turn = turns_[i];
   Found& found = found_[i];
   std::chrono::nanoseconds share = std::chrono::nanoseconds::max();
@@ -123,13 +123,13 @@ void Schedule::run(size_t i, int time) {
   found.took = Clock::now() - start;
 }
 
-std::vector<Observation> Schedule::observations(size_t turn) const {
+std::vector<Observation> TuneTurns::observations(size_t turn) const {
   std::vector<Observation> all = found_[turn].observations;
   std::erase_if(all, [](const Observation& o) { return o.seconds == 0; });
   return all;
 }
 
-std::vector<Observation> Schedule::observations() const {
+std::vector<Observation> TuneTurns::observations() const {
   std::vector<Observation> all;
   for (size_t i = 0; i < turns_.size(); ++i) {
     const std::vector<Observation> more = observations(i);

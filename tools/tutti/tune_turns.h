@@ -35,10 +35,10 @@ std::string output_of(const Turn& turn, bool check,
                       std::chrono::nanoseconds within = std::chrono::hours(1));
 
 // Each turn several times, since others may keep the machine busy meanwhile.
-class Schedule {
+class TuneTurns {
  public:
   // `within`: all of it, or forever: then each turn is done three times.
-  Schedule(std::vector<Turn> turns, bool check, std::chrono::nanoseconds within)
+  TuneTurns(std::vector<Turn> turns, bool check, std::chrono::nanoseconds within)
       : turns_(std::move(turns)), check_(check), within_(within), found_(turns_.size()) {}
 
   // Until all is done, the time is over, or somebody interrupts it: what was measured is kept.

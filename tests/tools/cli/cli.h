@@ -29,7 +29,7 @@ inline constexpr std::chrono::seconds kEndsWithin{5};
 // Of TCP on the loopback interface: nobody listens there now.
 uint16_t free_port();
 
-// Of standard error: nothing, but that something took long, which is true on a busy machine.
+// Standard error is empty, apart from warnings that something took long, as on a busy machine.
 MATCHER(IsQuiet, "says nothing") {
   constexpr const char* kSlow[] = {"warning: waiting for", "warning: still waiting for",
                                    "warning: still looking for", "did not finish the handshake"};

@@ -1,4 +1,4 @@
-// What a shell offers while somebody types a command of Tutti's.
+// Shell completion of commands, options and values.
 #include <string>
 #include <vector>
 

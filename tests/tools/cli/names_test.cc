@@ -12,7 +12,7 @@ using ::testing::Not;
 
 class Names : public Cli {
  protected:
-  // What a command that must end well has printed.
+  // The standard output of a command that must succeed.
   std::string output_of(const Words& words) const {
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;

@@ -181,7 +181,7 @@ TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
   expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
 }
 
-// What is interrupted keeps what it has.
+// A signal ends the measuring, and the numbers that were measured are kept.
 TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
   const std::string file = path("kept.json");
   const std::string said = path("said");

@@ -47,7 +47,7 @@ TEST_F(ProgressLines, FitIn80Columns) {
   }
 }
 
-// What stays on a terminal is a line; what does not is written over.
+// On a terminal each line of --log-every stays, and the others are overwritten.
 TEST_F(ProgressLines, FitTheTerminal) {
   for (const std::string& line : steps_of({"--columns=40", "--log-every", "10"})) {
     for (std::string shown : split(line, '\r')) {

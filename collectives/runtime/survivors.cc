@@ -28,19 +28,19 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
   const auto limit = timeout == timeout.zero() || timeout > kAsGoodAsNever
                          ? std::chrono::nanoseconds(kAsGoodAsNever)
                          : timeout;
-  std::future<Agreed> agreed =
+  std::future<AgreementEnd> end =
       engine.control().agree(communicator, number, contribution,
                              std::chrono::duration_cast<std::chrono::milliseconds>(limit));
   const auto look = [&] {
     return engine.active() > 0 ? kLook : std::chrono::microseconds(kLookAtNothing);
   };
-  while (agreed.wait_for(look()) != std::future_status::ready) {
+  while (end.wait_for(look()) != std::future_status::ready) {
     if (engine.active() > 0) engine.progress_others(nullptr);
     engine.callbacks().run();
     if (engine.callbacks().has_hook()) engine.callbacks().call_hook();
   }
   try {
-    return agreed.get();
+    return agreed_in(end.get());
   } catch (const std::future_error&) {
     throw Error(ErrorCode::internal, "the control channel has failed: nothing can be agreed on",
                 {.cause = engine.last_failure()});

@@ -26,7 +26,7 @@ using Changes = MemberChanges<Part>;
 
 Changes::Agree over(Control& control, std::chrono::milliseconds timeout) {
   return [&control, timeout](uint32_t number, const Contribution& contribution) {
-    return control.agree(kCommunicator, number, contribution, timeout).get();
+    return agreed_in(control.agree(kCommunicator, number, contribution, timeout).get());
   };
 }
 

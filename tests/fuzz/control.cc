@@ -66,7 +66,7 @@ void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
 void be_rank_zero(const Job& job, bool votes, const std::future<void>& child_has_ended) {
   const std::shared_ptr<Control> control = Control::connect(job);
   testing::AttachedClient client(*control, kCommunicator, {0, 1});
-  std::future<Agreed> agreed;
+  std::future<AgreementEnd> agreed;
   if (votes) {
     agreed = control->agree(kCommunicator, 1, {.members = {0, 1}, .flags = 3},
                             std::chrono::milliseconds(1000));

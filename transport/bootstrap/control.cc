@@ -1,11 +1,18 @@
 #include "transport/bootstrap/control.h"
 
+#include <utility>
+
 #include "base/text.h"
 #include "transport/bootstrap/control_service.h"
 #include "transport/bootstrap/peer_table.h"
 #include "transport/bootstrap/solo_control.h"
 
 namespace tutti {
+
+Agreed agreed_in(AgreementEnd end) {
+  if (auto* error = std::get_if<Error>(&end)) throw std::move(*error);
+  return std::get<Agreed>(std::move(end));
+}
 
 std::shared_ptr<Control> Control::connect(const Job& job) {
   if (job.size < 1 || job.rank < 0 || job.rank >= job.size) {

@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/deadline.h"
@@ -68,6 +69,13 @@ struct Agreed {
   uint64_t flags = 0;       // the bits that all of them have given
   std::vector<int> living;  // of the job, in the order of the members: those that took part
 };
+
+// How an agreement has ended for a member: a value, since two threads that share an exception look
+// like a race to the thread sanitizer.
+using AgreementEnd = std::variant<Agreed, Error>;
+
+// Throws the Error if it has failed.
+Agreed agreed_in(AgreementEnd end);
 
 // What a member gives to an agreement.
 struct Contribution {
@@ -175,9 +183,9 @@ class Control {
   // Begins the members' `number`th agreement on that communicator (agreement.h): the future has the
   // decision, alike on all that get one, or an Error: timeout, or connection_lost where this rank
   // is cut off from the quorum. All members that are left must call. Never blocks.
-  virtual std::future<Agreed> agree(uint64_t communicator, uint32_t number,
-                                    Contribution contribution,
-                                    std::chrono::milliseconds timeout) = 0;
+  virtual std::future<AgreementEnd> agree(uint64_t communicator, uint32_t number,
+                                          Contribution contribution,
+                                          std::chrono::milliseconds timeout) = 0;
 
   // Asks for a data connection to a member. Never blocks: the client's on_opened() gets the socket
   // when the handshake is done; if that fails, or takes 30 seconds, the peer is suspected (as by

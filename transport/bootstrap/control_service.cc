@@ -193,21 +193,21 @@ void ControlService::open_connection(uint64_t communicator, int rank, int lane, 
   });
 }
 
-std::future<Agreed> ControlService::agree(uint64_t communicator, uint32_t number,
-                                          Contribution contribution,
-                                          std::chrono::milliseconds timeout) {
+std::future<AgreementEnd> ControlService::agree(uint64_t communicator, uint32_t number,
+                                                Contribution contribution,
+                                                std::chrono::milliseconds timeout) {
   require_own_process();
-  const auto promise = std::make_shared<std::promise<Agreed>>();
-  std::future<Agreed> agreed = promise->get_future();
+  const auto promise = std::make_shared<std::promise<AgreementEnd>>();
+  std::future<AgreementEnd> end = promise->get_future();
   post([this, id = AgreementId{communicator, number}, contribution = std::move(contribution),
         timeout, promise] {
     agreements_.start(id, contribution, timeout,
                       [promise](const Agreed* decision, const Error* error) {
                         if (decision != nullptr) return promise->set_value(*decision);
-                        promise->set_exception(std::make_exception_ptr(*error));
+                        promise->set_value(*error);
                       });
   });
-  return agreed;
+  return end;
 }
 
 void ControlService::offer(const std::string& name, int fd) {

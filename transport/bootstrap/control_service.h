@@ -57,8 +57,8 @@ class ControlService final : public Control, private AgreementChannel {
   bool has_died(int rank) const override { return died_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
   void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
-  std::future<Agreed> agree(uint64_t communicator, uint32_t number, Contribution contribution,
-                            std::chrono::milliseconds timeout) override;
+  std::future<AgreementEnd> agree(uint64_t communicator, uint32_t number, Contribution contribution,
+                                  std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;
   void withdraw(const std::string& name) override;
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;

@@ -63,10 +63,10 @@ void SoloControl::open_connection(uint64_t, int rank, int, Renewal) {
   throw Error(ErrorCode::invalid_argument, "a rank cannot connect to itself");
 }
 
-std::future<Agreed> SoloControl::agree(uint64_t, uint32_t, Contribution contribution,
-                                       std::chrono::milliseconds) {
-  std::promise<Agreed> promise;
-  promise.set_value({.flags = contribution.flags, .living = std::move(contribution.members)});
+std::future<AgreementEnd> SoloControl::agree(uint64_t, uint32_t, Contribution contribution,
+                                             std::chrono::milliseconds) {
+  std::promise<AgreementEnd> promise;
+  promise.set_value(Agreed{.flags = contribution.flags, .living = std::move(contribution.members)});
   return promise.get_future();
 }
 

@@ -35,8 +35,8 @@ class SoloControl final : public Control {
   void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
   // Throws Error(invalid_argument): there is nobody to connect to.
   void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
-  std::future<Agreed> agree(uint64_t communicator, uint32_t number, Contribution contribution,
-                            std::chrono::milliseconds timeout) override;
+  std::future<AgreementEnd> agree(uint64_t communicator, uint32_t number, Contribution contribution,
+                                  std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;
   void withdraw(const std::string& name) override;
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;

@@ -195,7 +195,7 @@ TEST_F(GivingUp, IsAgreedOnWhereTwoLiveButCannotConnect) {
         const Error error = client.wait_for_abort();
         EXPECT_EQ(error.code(), ErrorCode::connection_lost);
         EXPECT_EQ(error.rank(), kPlayed);
-        const Agreed agreed = control.agree(kWorld, 1, contribution, kPatience).get();
+        const Agreed agreed = agreed_in(control.agree(kWorld, 1, contribution, kPatience).get());
         EXPECT_EQ(agreed.living, (std::vector<int>{0, 1, 2}));
         EXPECT_FALSE(control.has_died(kPlayed));
       },

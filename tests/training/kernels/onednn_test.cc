@@ -1,7 +1,11 @@
 #include "training/kernels/cpu/onednn.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
+#include <csignal>
+#include <thread>
 #include <vector>
 
 #include "tests/training/support/host_tensor.h"
@@ -53,6 +57,52 @@ TEST(Primitives, OfAnyNumberOfShapesGiveTheSameBits) {
     product(rows);
   }
   EXPECT_EQ(product(1), before);
+}
+
+// Where handlers of a signal ran, of one thread.
+struct Stack {
+  const char* low = nullptr;
+  const char* high = nullptr;
+  std::atomic<int> within{0}, outside{0};
+} stack;
+
+void note_stack(int) {
+  const char here = 0;
+  ++(&here >= stack.low && &here < stack.high ? stack.within : stack.outside);
+}
+
+void find_stack() {
+  pthread_attr_t attributes;
+  void* low = nullptr;
+  size_t size = 0;
+  ASSERT_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+  ASSERT_EQ(pthread_attr_getstack(&attributes, &low, &size), 0);
+  pthread_attr_destroy(&attributes);
+  stack.low = static_cast<const char*>(low);
+  stack.high = stack.low + size;
+}
+
+// Some of oneDNN's products use the stack pointer as one to their memory; what a handler wrote
+// there would overwrite what lies before that.
+TEST(Primitives, AreNotInterruptedBySignals) {
+  struct sigaction ours = {}, before = {};
+  ours.sa_handler = note_stack;
+  ASSERT_EQ(sigaction(SIGUSR1, &ours, &before), 0);
+  std::atomic<bool> ready = false, over = false;
+  std::thread computes([&] {
+    find_stack();
+    ready = true;
+    const testing::HostTensor a = testing::random_tensor(DType::f32, 96, 256, 1);
+    const testing::HostTensor b = testing::random_tensor(DType::f32, 256, 96, 2);
+    testing::HostTensor c(DType::f32, 96, 96);
+    for (int i = 0; i < 2000 || stack.within == 0; ++i) gemm(a, Transpose::no, b, Transpose::no, c);
+    over = true;
+  });
+  while (!ready) std::this_thread::yield();
+  while (!over) pthread_kill(computes.native_handle(), SIGUSR1);
+  computes.join();
+  EXPECT_EQ(stack.outside, 0);
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 }  // namespace

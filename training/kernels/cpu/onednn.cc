@@ -1,6 +1,7 @@
 #include "training/kernels/cpu/onednn.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/error.h"
 #include "base/reduce.h"
@@ -37,6 +38,32 @@ void follow_instruction_set() {
   }();
   static_cast<void>(followed);
 }
+
+// While it lives, no handler of a signal interrupts this thread, except for what it does wrong
+// itself. oneDNN's products for AVX2 keep an address of their own memory in the stack pointer: a
+// handler would overwrite what lies before that memory.
+class NoInterruptions {
+ public:
+  NoInterruptions() { pthread_sigmask(SIG_BLOCK, &interrupting(), &before_); }
+  ~NoInterruptions() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoInterruptions(const NoInterruptions&) = delete;
+  NoInterruptions& operator=(const NoInterruptions&) = delete;
+
+ private:
+  static const sigset_t& interrupting() {
+    static const sigset_t all = [] {
+      sigset_t set;
+      sigfillset(&set);
+      for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+        sigdelset(&set, own);
+      }
+      return set;
+    }();
+    return all;
+  }
+
+  sigset_t before_;
+};
 
 }  // namespace
 
@@ -76,6 +103,7 @@ void Primitive::run(Addresses addresses) {
     const auto found = arguments_.find(argument);
     if (found != arguments_.end()) found->second.set_data_handle(const_cast<void*>(address));
   }
+  const NoInterruptions no_interruptions;
   primitive_.execute(stream_, arguments_);
   stream_.wait();
 }

@@ -246,6 +246,7 @@ Replica::Trouble Replica::trouble() const {
 StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   const double loss_scale = updater_.loss_scale();
   const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
+  mean_.reset();
   synchronizer_->begin_step(gradients_.passes(gradients_.plan(batches.passes)));
   if (micro_batch_norm_) micro_batch_norm_->begin_step();
   gradients_.run(batches, counts.front().scales(loss_scale));
@@ -335,6 +336,9 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   const UseThreads use(threads_);
   return ending_all([&]() -> Evaluation {
     share_buffers();
+    std::optional<MeanValues> mean;
+    std::optional<MeanValues::Shown> shown;
+    if (!synchronizer_->sums_gradients()) shown.emplace(mean.emplace(storage_, group_));
     gradients_.evaluate(own, passes);
     const StepLosses all = gradients_.share({}, {}).front();
     return {all.loss, all.correct, all.targets};

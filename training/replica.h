@@ -25,6 +25,7 @@
 #include "training/model.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
+#include "training/parallel/mean_values.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/storage.h"
 #include "training/parallel/synchronizer.h"
@@ -130,7 +131,8 @@ class Replica {
   // make one step after the other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
-  // The mean loss over all ranks' micro-batches; `passes` as in StepBatches.
+  // The mean loss over all ranks' micro-batches; `passes` as in StepBatches. Where each rank has
+  // values of its own, it is the loss of their mean.
   Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
 
   // Named pieces of what this rank owns, for checkpoints: "model" and the optimizer's state names.
@@ -225,6 +227,7 @@ class Replica {
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
+  std::optional<MeanValues> mean_;  // as it was saved, until the next step
   Trace* trace_ = nullptr;
   std::optional<MicroBatchNorm> micro_batch_norm_;  // around synchronizer_
   std::optional<TracingHooks> tracing_;             // around that

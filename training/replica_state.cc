@@ -16,7 +16,11 @@ Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
 
 void Replica::visit_state(StateVisitor& visitor) {
   finish_values();
-  visitor.pieces("model", [](const OwnedPiece& piece) { return piece.updated(); });
+  // What is saved lasts until the next step.
+  if (visitor.saves() && !synchronizer_->sums_gradients()) mean_.emplace(storage_, group_);
+  visitor.pieces("model", [&](const OwnedPiece& piece) {
+    return visitor.saves() && mean_ ? mean_->of(piece) : piece.updated();
+  });
   updater_.visit_state(visitor);
   synchronizer_->visit_state(visitor);
   if (!synchronizer_->sums_gradients()) visit_own_values(visitor);

@@ -57,6 +57,7 @@ class Saver : public StateVisitor {
       : replica_(replica), step_(step), state_(state) {}
 
   int64_t step() const override { return step_; }
+  bool saves() const override { return true; }
   bool has(const std::string&) const override { return true; }
   void number(const std::string& name, double& value, double) override {
     Path(name).write(state_, value);
@@ -96,6 +97,7 @@ class StateLoader : public StateVisitor {
       : replica_(replica), source_(source), step_(step), state_(state) {}
 
   int64_t step() const override { return step_; }
+  bool saves() const override { return false; }
   bool has(const std::string& row) const override { return source_.has(row); }
   void number(const std::string& name, double& value, double otherwise) override {
     value = Path(name).read(state_, otherwise);

@@ -22,6 +22,8 @@ class StateVisitor {
   virtual ~StateVisitor() = default;
   // The step after which the state is saved, or was.
   virtual int64_t step() const = 0;
+  // Whether what is shown is written into a checkpoint; else it is read from one.
+  virtual bool saves() const = 0;
   // Whether there is such a row: always, where it is saved.
   virtual bool has(const std::string& row) const = 0;
   // A number that all ranks have alike ("loss_scaler.scale"). It becomes `otherwise` by a

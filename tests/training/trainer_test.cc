@@ -343,6 +343,7 @@ TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
 class Rows : public StateVisitor {
  public:
   int64_t step() const override { return 0; }
+  bool saves() const override { return true; }
   bool has(const std::string&) const override { return true; }
   void number(const std::string&, double&, double) override {}
   void number(const std::string&, int64_t&, int64_t) override {}

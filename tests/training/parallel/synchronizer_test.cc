@@ -173,6 +173,43 @@ TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
   });
 }
 
+// What is saved under the model's own names, and what is validated, is the mean of the ranks'
+// values, which stay as they are.
+TEST_F(LocalSgdState, TheMeanIsValidatedAndSaved) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::string directory = path(std::string(name(dtype)));
+    TinyRun run = run_of(1000, 0.5);
+    run.replica.storage.dtype = dtype;
+    run.validation_samples = 8;
+    Values values(kRanks);
+    std::vector<double> told(kRanks);
+    run_ranks(kRanks, [&](const Job& job) {
+      TinyRank rank(job, run);
+      for (int step = 0; step < kSavedAt; ++step) rank.step();
+      const std::vector<float> own = values_of(rank.replica);
+      told[static_cast<size_t>(job.rank)] = rank.evaluate().loss;
+      EXPECT_EQ(values_of(rank.replica), own);
+      save_in(directory, rank, job);
+      EXPECT_EQ(values_of(rank.replica), own);
+      values[static_cast<size_t>(job.rank)].push_back(own);
+    });
+    EXPECT_EQ(told[0], told[1]);
+    ASSERT_NE(values[0], values[1]);
+
+    run_ranks(1, [&](const Job& job) {
+      TinyRun summed = run;
+      summed.replica.average_every = 0;
+      TinyRank rank(job, summed);
+      load_snapshot(rank.replica, *rank.model, directory);
+      const std::vector<float> saved = values_of(rank.replica);
+      for (size_t i = 0; i < saved.size(); ++i) {
+        ASSERT_NEAR(saved[i], (values[0][0][i] + values[1][0][i]) / 2, 1e-6);
+      }
+      EXPECT_NEAR(rank.evaluate().loss, told[0], 1e-6);
+    });
+  }
+}
+
 TEST_F(LocalSgdState, OtherRanksBeginWithTheMean) {
   const TinyRun run = run_of(4);
   Values saved(kRanks);

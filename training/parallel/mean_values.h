@@ -1,0 +1,41 @@
+// The mean of the ranks' values, where each rank has its own (Synchronizer::sums_gradients): what
+// is validated and saved of them.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/parallel/storage.h"
+
+namespace tutti::training {
+
+class MeanValues {
+ public:
+  // Collective over `ranks`. `storage`, the same pieces on each rank, outlives it.
+  MeanValues(ParameterStorage& storage, Communicator ranks);
+
+  // What is updated of an owned piece, of the mean.
+  Tensor of(const OwnedPiece& piece);
+
+  // While it lives, the storage holds the mean and `mean` this rank's own values.
+  class Shown {
+   public:
+    explicit Shown(MeanValues& mean) : mean_(mean) { mean_.exchange(); }
+    ~Shown() { mean_.exchange(); }
+    Shown(const Shown&) = delete;
+    Shown& operator=(const Shown&) = delete;
+
+   private:
+    MeanValues& mean_;
+  };
+
+ private:
+  void exchange();
+
+  ParameterStorage& storage_;
+  std::vector<size_t> offsets_;  // by owned piece, in bytes
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace tutti::training

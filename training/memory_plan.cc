@@ -81,7 +81,8 @@ MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOp
   const bool masters = storage.dtype != DType::f32 && !options.replica.stochastic_rounding;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
   add(report.storage.parameters, storage.stage < 3, storage.dtype);
-  add(report.storage.gradients, storage.stage < 2 || !one_pass, gradients);
+  const bool whole_gradients = storage.stage < 2 || !(one_pass || shards_sums(options.replica));
+  add(report.storage.gradients, whole_gradients, gradients);
   if (masters) add(report.storage.masters, false, DType::f32);
   // In deterministic mode the second use of a tied parameter is summed apart.
   const bool apart = !one_pass && settings().get_bool("TUTTI_DETERMINISTIC");
@@ -91,7 +92,7 @@ MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOp
   }
   if (storage.stage == 3)
     report.storage.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
-  if (storage.stage >= 2 && one_pass) {
+  if (!whole_gradients) {
     report.storage.gathered += planned_buckets(layout) * bytes_of(gradients);
   }
   const auto states = static_cast<int64_t>(make_optimizer(options.optimizer)->state_names().size());

@@ -90,7 +90,11 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     storage.copies.push_back(parameter);
   }
   storage.masters = !options.stochastic_rounding;
-  storage.one_pass = options.passes == 1 && placement.holders.size() == 1;
+  // Where several stages hold the same units, ranks come to the ends of buckets in different
+  // orders.
+  const bool one_order = placement.holders.size() == 1;
+  storage.one_pass = options.passes == 1 && one_order;
+  storage.shard_sums = one_order && shards_sums(options);
   return storage;
 }
 

@@ -107,6 +107,11 @@ void check_compression(const ReplicaOptions& options, const pipeline::Placement&
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);
 
+// Whether a rank of ZeRO stage 2 or 3 keeps shards of the sums of several micro-batches, which it
+// then sums over ranks one by one. In deterministic mode the sums, and their bits, are those of the
+// other stages.
+bool shards_sums(const ReplicaOptions& options);
+
 // Throws Error(invalid_argument) where the model's parameters are cut for another place of another
 // mesh.
 void check_cuts(Model& model, const MeshPlace& place);

@@ -1,6 +1,7 @@
 // What does not go together in a replica.
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "training/replica.h"
 
@@ -70,6 +71,11 @@ void check_rounding(const ReplicaOptions& options) {
               cat("values in ", name(options.storage.dtype), " are not rounded stochastically"),
               {.cause = "it takes the place of bf16 values' fp32 masters",
                .remedy = "train in bf16, or leave out --stochastic-rounding"});
+}
+
+bool shards_sums(const ReplicaOptions& options) {
+  return options.storage.stage >= 2 && !options.data_parallel.allow_unused &&
+         !settings().get_bool("TUTTI_DETERMINISTIC");
 }
 
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {

@@ -290,6 +290,12 @@ int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const
   std::printf("%s\n", training.told.dump(2).c_str());
   std::printf("ranks            %d\n", ranks);
   print_memory(memory, 0);
+  if (training.replica.storage.stage >= 2 && feed.passes() > 1 &&
+      !training::shards_sums(training.replica)) {
+    std::printf(
+        "gradients         whole on each rank: sums of several micro-batches, whose bits in "
+        "deterministic mode are those of every ZeRO stage\n");
+  }
   std::printf("in all            %s a rank, planned; nothing was trained\n",
               readable_bytes(total(memory)).c_str());
   TrainFiles({.json = options.files.json}, training.resume).write(0, line);

@@ -46,6 +46,12 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
                 {.cause = "what is remembered of a parameter would be of a part of it",
                  .remedy = "leave compression out"});
   }
+  if (options.allow_unused && storage.adds_to_shards()) {
+    throw Error(ErrorCode::invalid_argument,
+                "shards of sums cannot be added up where parameters may be unused",
+                {.cause = "ranks would sum buckets in different orders",
+                 .remedy = "leave StorageOptions::shard_sums out"});
+  }
   if (hook_ != nullptr && storage.options().stage != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
@@ -77,7 +83,7 @@ const std::vector<int>& DataParallel::buckets_of(int unit) const {
 DataParallel::~DataParallel() {
   const auto under_way = [this](int bucket) {
     return state(bucket).values == ValueState::gathering ||
-           (bucket < next_launch_ && !state(bucket).reduced);
+           std::ranges::count(under_way_, bucket) > 0;
   };
   bool aborted = false;
   for (int bucket = 0; bucket < bucket_count(); ++bucket) {
@@ -188,7 +194,7 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   next_launch_ = 0;
   broken_.reset();
   keep_shared_uses_apart(passes);
-  storage_.zero_whole_gradients();
+  storage_.zero_gradients();
   std::ranges::fill(reached_, 0);
   std::ranges::fill(expected_, 0);
   for (size_t unit = 0; unit < passes.size(); ++unit) {
@@ -198,11 +204,16 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   }
   for (const int parameter : options_.joined) ++expected_[static_cast<size_t>(parameter)];
   for (int bucket = 0; bucket < bucket_count(); ++bucket) {
-    state(bucket).ready = state(bucket).reduced = false;
-    state(bucket).contributions = 0;
+    BucketState& at = state(bucket);
+    int64_t all = 0;
     for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
-      state(bucket).contributions += expected_[static_cast<size_t>(parameter)];
+      all += expected_[static_cast<size_t>(parameter)];
     }
+    // What another stage of a pipeline adds to is complete at the end.
+    const bool by_micro_batch = storage_.adds_to_shards() && !at.joined && most > 0;
+    at.ready = false;
+    at.rounds = by_micro_batch ? most : 1;
+    at.in_round = at.contributions = all / at.rounds;
   }
 }
 
@@ -233,12 +244,9 @@ void DataParallel::before_backward(int unit) {
 void DataParallel::acquire_gradients(int unit) {
   if (storage_.whole_gradients()) return;
   for (const int bucket : buckets_of(unit)) {
+    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);  // of the round before
     if (storage_.gradients(bucket).data != nullptr) continue;
-    int in_flight = 0;
-    for (int before = next_launch_ - 1; before >= 0; --before) {
-      if (state(before).reduced) continue;
-      if (++in_flight >= kGradientBucketsInFlight) try_finish_reduction(before, true);
-    }
+    while (std::ssize(under_way_) >= kGradientBucketsInFlight) finish_first(true);
     storage_.acquire_gradients(bucket);
   }
 }
@@ -261,9 +269,19 @@ void DataParallel::contribute(int parameter) {
   const auto at = static_cast<size_t>(parameter);
   if (++reached_[at] == expected_[at]) storage_.add_shared_uses(parameter);
   const int bucket = storage_.layout().slots[at].bucket;
-  if (--state(bucket).contributions > 0) return;
+  if (--state(bucket).contributions == 0) end_round(bucket);
+}
+
+// Ranks that sum a bucket together come to the ends of its rounds in one order.
+void DataParallel::end_round(int bucket) {
+  BucketState& at = state(bucket);
   check_finite(bucket);
-  state(bucket).ready = true;
+  if (!storage_.adds_to_shards()) {
+    at.ready = true;
+    return;
+  }
+  if (--at.rounds > 0) at.contributions = at.in_round;
+  launch(bucket);
 }
 
 void DataParallel::check_finite(int bucket) {
@@ -293,16 +311,20 @@ void DataParallel::launch(int bucket) {
         ranks.all_reduce_async(as_const(buffer(gradients)), buffer(gradients), ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 2);
   } else {
-    at.reduction = ranks.reduce_scatter_async(
-        as_const(buffer(gradients)), buffer(storage_.own_gradients(bucket)), ReduceOp::sum, call);
+    const Tensor sum = storage_.adds_to_shards() ? storage_.own_part_of_gradients(bucket)
+                                                 : storage_.own_gradients(bucket);
+    at.reduction =
+        ranks.reduce_scatter_async(as_const(buffer(gradients)), buffer(sum), ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 1);
   }
-  if (!options_.overlap) try_finish_reduction(bucket, true);
+  under_way_.push_back(bucket);
+  if (!options_.overlap) finish_all();
 }
 
-bool DataParallel::try_finish_reduction(int bucket, bool blocking) {
+// The one of those under way that was started first.
+bool DataParallel::finish_first(bool blocking) {
+  const int bucket = under_way_.front();
   BucketState& at = state(bucket);
-  if (at.reduced) return true;
   if (!blocking && !(hook_ != nullptr ? hook_->test(bucket) : at.reduction.test())) return false;
   if (hook_ != nullptr) {
     const Clock::time_point start = Clock::now();
@@ -311,7 +333,11 @@ bool DataParallel::try_finish_reduction(int bucket, bool blocking) {
   } else {
     wait(at.reduction);
   }
-  at.reduced = true;
+  under_way_.pop_front();
+  if (storage_.adds_to_shards()) {
+    const Tensor sum = storage_.own_gradients(bucket);
+    add(sum, storage_.own_part_of_gradients(bucket), sum);
+  }
   report(storage_.options().stage == 0 ? "all_reduce" : "reduce_scatter", bucket,
          at.reduction_started);
   if (!storage_.whole_gradients()) storage_.release_gradients(bucket);
@@ -320,13 +346,20 @@ bool DataParallel::try_finish_reduction(int bucket, bool blocking) {
 
 // Buckets are summed in order, so the first that is not done ends the search.
 void DataParallel::poll() {
-  for (int bucket = 0; bucket < next_launch_; ++bucket) {
-    if (!try_finish_reduction(bucket, false)) return;
+  while (!under_way_.empty() && finish_first(false)) {
   }
 }
 
+void DataParallel::finish_all() {
+  while (!under_way_.empty()) finish_first(true);
+}
+
 void DataParallel::finish_gradients() {
-  if (next_launch_ < bucket_count()) {
+  const bool complete =
+      storage_.adds_to_shards()
+          ? std::ranges::all_of(buckets_, [](const BucketState& at) { return at.rounds == 0; })
+          : next_launch_ == bucket_count();
+  if (!complete) {
     if (!options_.allow_unused) {
       Communicator ranks = storage_.groups().ranks.front();
       throw_on_all(ranks,
@@ -349,7 +382,7 @@ void DataParallel::finish_gradients() {
     }
     launch_ready();
   }
-  for (int bucket = 0; bucket < bucket_count(); ++bucket) try_finish_reduction(bucket, true);
+  finish_all();
 }
 
 std::string DataParallel::unused_parameters() const {

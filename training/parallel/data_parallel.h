@@ -9,6 +9,10 @@
 // all-reduce and then scatter. Stage 3 keeps no whole values: it gathers the buckets of a unit
 // before the unit runs, those of the next one meanwhile, and lets go of them after.
 //
+// A step of several micro-batches adds their gradients up, and sums over ranks once. Stages 2 and 3
+// would have to keep whole gradients for that: where they may, they sum each micro-batch's over
+// ranks by themselves, and owners add up the shards (StorageOptions::shard_sums).
+//
 // Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
 //
 // Each bucket is summed over the ranks of its group (storage.h). Sums run over them in the order
@@ -18,6 +22,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,6 +101,7 @@ class DataParallel : public Synchronizer {
   void after_forward(int unit) override;
   void before_backward(int unit) override;
   void after_backward(int unit) override;
+  void before_weights(int unit) override { acquire_gradients(unit); }
   void after_weights(int unit) override;
 
   const std::optional<BrokenGradient>& broken_gradient() const override { return broken_; }
@@ -118,9 +124,13 @@ class DataParallel : public Synchronizer {
     ValueState values = ValueState::present;
     Work gather;
     Time gather_started;
-    int64_t contributions = 0;  // to its gradients, that are still to come in this step
-    bool ready = false;         // its gradients are complete on this rank
-    bool reduced = false;
+    // To its gradients before they are summed over ranks: of one round, still to come in it, and
+    // rounds. There are several where shards are added up, each of as many contributions as one
+    // micro-batch makes.
+    int64_t in_round = 0;
+    int64_t contributions = 0;
+    int64_t rounds = 0;
+    bool ready = false;  // its gradients are complete on this rank
     Work reduction;
     Time reduction_started;
   };
@@ -140,11 +150,13 @@ class DataParallel : public Synchronizer {
 
   void acquire_gradients(int unit);
   void contribute(int parameter);
+  void end_round(int bucket);
   void keep_shared_uses_apart(const std::vector<int64_t>& passes);
   void check_finite(int bucket);
   void launch_ready();
   void launch(int bucket);
-  bool try_finish_reduction(int bucket, bool blocking);
+  bool finish_first(bool blocking);
+  void finish_all();
   void poll();
   std::string unused_parameters() const;
 
@@ -160,7 +172,8 @@ class DataParallel : public Synchronizer {
   std::vector<BucketState> buckets_;
   std::vector<int64_t> expected_;  // by parameter: contributions to its gradient in this step
   std::vector<int64_t> reached_;   // by parameter: those that have been made
-  int next_launch_ = 0;
+  int next_launch_ = 0;            // where all gradients are summed at once: in this order
+  std::deque<int> under_way_;      // buckets whose sums over ranks are, in the order of their start
   std::optional<BrokenGradient> broken_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;

@@ -11,7 +11,7 @@ LocalSgd::LocalSgd(ParameterStorage& storage, int64_t every)
     : storage_(storage), ranks_(storage.groups().ranks.front()), every_(every) {}
 
 void LocalSgd::begin_step(const std::vector<int64_t>&) {
-  storage_.zero_whole_gradients();
+  storage_.zero_gradients();
   broken_.reset();
 }
 

@@ -84,6 +84,12 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
   }
 }
 
+Tensor ParameterStorage::own_part_of_gradients(int bucket) const {
+  const Bucket& layout = layout_.buckets[at(bucket)];
+  const int64_t shard = layout.shard_size();
+  return part(gradients(bucket), owners_[at(layout.group)] * shard, shard);
+}
+
 // Where a parameter lies in its whole bucket; nowhere, if that is not there.
 Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
@@ -181,13 +187,14 @@ void ParameterStorage::release_gradients(int bucket) {
   show_gradients(bucket);
 }
 
-void ParameterStorage::zero_whole_gradients() {
+void ParameterStorage::zero_gradients() {
   for (size_t use = 0; use < apart_.size(); ++use) {
     if (!apart_[use].used) continue;
     zero(row(apart_[use].memory.get(), gradient_type(), shared_count(use)));
   }
-  if (!whole_gradients()) return;
-  zero(row(gradient_memory_.get(), gradient_type(), layout_.size));
+  if (!whole_gradients() && !adds_to_shards()) return;
+  const int64_t count = whole_gradients() ? layout_.size : layout_.owned_size;
+  zero(row(gradient_memory_.get(), gradient_type(), count));
 }
 
 void ParameterStorage::make_owned() {

@@ -6,9 +6,10 @@
 //   masters, optimizer state  all   shard shard shard    | fp32
 //
 // What a stage keeps as shards is there as whole buckets while it is needed, in memory from a pool.
-// Gradients that are the sums of several micro-batches are whole in every stage, and in f32: 16
-// bits would lose what is small against the sum so far. With values in f32, in the host's memory,
-// there are no masters: the values are their own.
+// Gradients that are the sums of several micro-batches are in f32: 16 bits would lose what is small
+// against the sum so far. Stages 2 and 3 keep shards of them if each micro-batch's gradients are
+// summed over ranks by themselves (StorageOptions::shard_sums), else whole ones. With values in
+// f32, in the host's memory, there are no masters: the values are their own.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,8 @@ struct StorageOptions {
   // Each step's gradients are those of one micro-batch a rank: they are rounded once, to the
   // values' type, and stages 2 and 3 keep shards of them.
   bool one_pass = false;
+  // Stages 2 and 3 keep shards of the sums of several micro-batches.
+  bool shard_sums = false;
   // 16-bit values have masters in fp32. Without them the values themselves are updated, which takes
   // stochastic rounding.
   bool masters = true;
@@ -82,7 +85,11 @@ class ParameterStorage {
   }
   const StorageOptions& options() const { return options_; }
   bool whole_values() const { return options_.stage < 3; }
-  bool whole_gradients() const { return options_.stage < 2 || !options_.one_pass; }
+  bool whole_gradients() const {
+    return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);
+  }
+  // Whether a bucket's gradients are added to this rank's shard once they are summed over ranks.
+  bool adds_to_shards() const { return !whole_gradients() && !options_.one_pass; }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
   // A parameter's values, where they are whole and their own masters: they are what is updated.
@@ -100,13 +107,15 @@ class ParameterStorage {
   // This rank's shard of a bucket, wherever it lives: in the whole bucket, or by itself.
   Tensor own_values(int bucket) const { return values_[at(bucket)].own; }
   Tensor own_gradients(int bucket) const { return gradients_[at(bucket)].own; }
+  // The same part of the bucket's whole gradients, while they are there.
+  Tensor own_part_of_gradients(int bucket) const;
 
   // Bucket memory for what is not whole; gradients are zeroed. Releasing empties the views.
   void acquire_values(int bucket);
   void release_values(int bucket);
   void acquire_gradients(int bucket);
   void release_gradients(int bucket);
-  void zero_whole_gradients();
+  void zero_gradients();  // those that are whole, and shards that are added to
 
   // From now on the gradient of this shared use (ParameterTable::shared_uses) has memory of its
   // own, zeroed with the whole ones, or is the parameter's again.

@@ -136,23 +136,29 @@ TEST_P(Stages, GradientsAreSummedOverRanks) {
 
 TEST_P(Stages, PassesAreAccumulatedAndRanksMayHaveFewer) {
   run_ranks(3, [&](const Job& job) {
-    StorageOptions options = one_bucket_each(GetParam());
-    options.one_pass = false;
-    Rank rank(job, options);
-    rank.parallel.begin_step(2);
-    for (int pass = 0; pass < 2; ++pass) {
-      for (const int unit : {kLast, kMiddle, kFirst}) {
-        // Rank 2 has but one micro-batch.
-        if (pass == 1 && job.rank == 2) {
-          rank.shadow_backward(unit);
-        } else {
-          rank.backward(unit, static_cast<float>(job.rank + 1));
+    for (const bool shard_sums : {false, true}) {
+      StorageOptions options = one_bucket_each(GetParam());
+      options.one_pass = false;
+      options.shard_sums = shard_sums;
+      Rank rank(job, options);
+      EXPECT_EQ(rank.storage.whole_gradients(), GetParam() < 2 || !shard_sums);
+      for (int step = 0; step < 2; ++step) {
+        rank.parallel.begin_step(2);
+        for (int pass = 0; pass < 2; ++pass) {
+          for (const int unit : {kLast, kMiddle, kFirst}) {
+            // Rank 2 has but one micro-batch.
+            if (pass == 1 && job.rank == 2) {
+              rank.shadow_backward(unit);
+            } else {
+              rank.backward(unit, static_cast<float>(job.rank + 1));
+            }
+          }
         }
+        rank.parallel.finish_gradients();
+        EXPECT_TRUE(equal_where_owned(rank.sums(), {18, 9, 9}))
+            << ::testing::PrintToString(rank.sums());
       }
     }
-    rank.parallel.finish_gradients();
-    EXPECT_TRUE(equal_where_owned(rank.sums(), {18, 9, 9}))
-        << ::testing::PrintToString(rank.sums());
   });
 }
 

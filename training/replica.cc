@@ -138,7 +138,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options, placement_, model, mesh_.place())),
       synchronizer_(make_synchronizer(model, storage_, options, placement_, hook)),
-      gradients_(mesh_, model, plans_, placement_, group_,
+      gradients_(mesh_, model, plans_, placement_, group_, synchronizer_->sums_gradients(),
                  runner_options(options.runner, options.storage.dtype, mesh_)),
       updater_(std::move(optimizer), model, storage_, group_,
                {.clip = options.clip,
@@ -247,6 +247,20 @@ Replica::Trouble Replica::trouble() const {
   return {};
 }
 
+// Where ranks have different numbers of targets: so that the mean of all ranks' gradients is the
+// one over all targets.
+void Replica::weigh_own_gradients(const StepCounts& own) {
+  if (synchronizer_->sums_gradients()) return;
+  const int64_t all = gradients_.all_counts().front().targets;
+  const int64_t parts = group_.size() * own.targets;
+  if (all == parts) return;
+  const double weight = static_cast<double>(parts) / static_cast<double>(all);
+  for (size_t bucket = 0; bucket < storage_.layout().buckets.size(); ++bucket) {
+    const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
+    scale(gradients, gradients, weight);
+  }
+}
+
 StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   const double loss_scale = updater_.loss_scale();
   const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
@@ -256,12 +270,16 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   gradients_.run(batches, counts.front().scales(loss_scale));
   join_tied_gradients();
   synchronizer_->finish_gradients();
+  weigh_own_gradients(counts.front());
 
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
-  std::array<double, 3> more = {trouble.kind == Trouble::none ? 0.0 : 1.0, square, measured};
-  StepResult result{gradients_.share(counts, more).front()};
-  const auto [troubled, squares, ranks] = more;
+  const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
+  std::array<double, 4> more = {flag(trouble.kind != Trouble::none), square, measured,
+                                flag(batches.sign && batches.sign())};
+  StepResult result{gradients_.share(gradients_.all_counts(), more).front()};
+  const auto [troubled, squares, ranks, signs] = more;
+  result.signs = static_cast<int>(signs);
   result.loss_scale = loss_scale;
   if (ranks > 0) result.micro_batch_square = squares / ranks;
   if (troubled > 0) {

@@ -75,6 +75,7 @@ struct StepResult : StepLosses {
   // ones. 0: unknown, as where models are cut over ranks.
   double micro_batch_square = 0;
   double loss_scale = 1;
+  int signs = 0;         // ranks that wanted to tell something (StepBatches::sign)
   bool skipped = false;  // an overflow: nothing was updated
   std::string overflow;  // then: which parameter on which rank was first
 };
@@ -207,6 +208,7 @@ class Replica {
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
+  void weigh_own_gradients(const StepCounts& own);
   Trouble trouble() const;
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);

@@ -2,6 +2,7 @@
 // PipeDream-2BW): each stage updates by itself, nothing is shared among stages before the last one.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -49,10 +50,13 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   // What all stages learn of the steps, after the last one.
   RankReducer reducer(world(), saves());
   sum_over_owners(squares, reducer);
-  const std::vector<StepLosses> losses = gradients_.share(counts, {});
+  std::array<double, 1> signs = {0};
+  for (const StepBatches& step : steps) signs[0] += step.sign && step.sign() ? 1 : 0;
+  const std::vector<StepLosses> losses = gradients_.share(counts, signs);
   std::vector<StepResult> results;
   for (size_t step = 0; step < steps.size(); ++step) {
     results.push_back({losses[step]});
+    results[step].signs = static_cast<int>(signs[0]);
     results[step].gradient_norm = std::sqrt(squares[step].value());
     if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
     throw_on_all(

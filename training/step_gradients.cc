@@ -19,12 +19,13 @@ LossScales StepCounts::scales(double loss_scale) const {
 
 StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
                              const pipeline::Placement& placement, const Communicator& group,
-                             const RunnerOptions& options)
+                             bool summed, const RunnerOptions& options)
     : mesh_(mesh),
       model_(model),
       plans_(plans),
       placement_(placement),
       group_(group),
+      summed_(summed),
       runner_(model, options),
       executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor))),
       stage_(model, runner_, placement, options.dtype) {}
@@ -44,11 +45,22 @@ std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps)
     }
   }
   Communicator& ranks = mesh_.along(Axis::data);
-  if (ranks.size() > 1) ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size()));
   for (size_t step = 0; step < steps.size(); ++step) {
-    if (steps[step].targets != 0) counts[step].targets = steps[step].targets;
+    const int64_t given = steps[step].targets;  // each rank counts its part of them
+    if (given == 0) continue;
+    counts[step].targets = given / ranks.size() + (ranks.rank() < given % ranks.size() ? 1 : 0);
   }
-  return counts;
+  all_counts_ = counts;
+  if (ranks.size() > 1) {
+    const Buffer numbers{&all_counts_.front().targets, 2 * counts.size(), DType::i64};
+    counting_ = ranks.all_reduce_async(as_const(numbers), numbers);
+  }
+  return summed_ ? all_counts() : counts;
+}
+
+const std::vector<StepCounts>& StepGradients::all_counts() {
+  counting_.wait();
+  return all_counts_;
 }
 
 std::vector<int64_t> StepGradients::passes(const pipeline::Plan& plan, int64_t steps) const {

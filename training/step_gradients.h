@@ -31,9 +31,12 @@ struct StepBatches {
   // The loss is the sum over all ranks' targets divided by this. 0: by those that count, of which
   // there may be none.
   int64_t targets = 0;
+  // Asked when this rank's gradients are there: whether it wants to tell all ranks something
+  // (StepResult::signs).
+  std::function<bool()> sign;
 };
 
-// What the micro-batches of all ranks have that counts.
+// What the micro-batches of one rank, or of all, have that counts.
 struct StepCounts {
   int64_t targets = 0;
   int64_t samples = 0;
@@ -60,17 +63,21 @@ struct PipelineReport {
 // Calls are made by all ranks, in one order.
 class StepGradients {
  public:
-  // All outlive it. `group`: the ranks with the same units.
+  // All outlive it. `group`: the ranks with the same units. `summed`: gradients are to be parts of
+  // the mean over all ranks' targets, else the mean over this rank's own.
   StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
-                const pipeline::Placement& placement, const Communicator& group,
+                const pipeline::Placement& placement, const Communicator& group, bool summed,
                 const RunnerOptions& options);
 
   // Called around units from now on; outlives it.
   void set_hooks(UnitHooks& hooks);
   void record(Trace& trace) { executor_.record(trace); }
 
-  // What is to be known before backward begins: by how much gradients are scaled.
+  // What is to be known before backward begins: by how much gradients are scaled. Waits for other
+  // ranks only where gradients are summed.
   std::vector<StepCounts> count(std::span<const StepBatches> steps);
+  // Those of all ranks, once they are known.
+  const std::vector<StepCounts>& all_counts();
   // By unit: how often its backward runs in each of a plan's steps.
   std::vector<int64_t> passes(const pipeline::Plan& plan, int64_t steps = 1) const;
   const pipeline::Plan& plan(int64_t passes, int64_t steps = 1) {
@@ -105,6 +112,9 @@ class StepGradients {
   pipeline::Plans& plans_;
   const pipeline::Placement& placement_;
   Communicator group_;
+  bool summed_;
+  std::vector<StepCounts> all_counts_;
+  Work counting_;  // in these
   ModelRunner runner_;
   pipeline::Executor executor_;
   pipeline::ModelStage stage_;

@@ -209,6 +209,9 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
     const StepFeed& feed = taken.back();
     own.push_back(views(feed));
     batches.push_back({.own = own.back(), .passes = static_cast<int64_t>(feed.passes)});
+    if (options_.stop_requested) {
+      batches.back().sign = [this] { return options_.stop_requested() != 0; };
+    }
     rates.push_back(options_.schedule.at(static_cast<int64_t>(step)));
     done.samples += feed.samples;
   }
@@ -219,6 +222,8 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
 // What any rank was asked, the same everywhere: ranks stop after the same step.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
+  // A step has told whether any rank was asked when its gradients were there.
+  if (world_.size() > 1 && !results_.empty() && results_.back().signs == 0) return 0;
   const auto largest = [&](int value) {
     return replica_.largest_on_any_rank(value, static_cast<int64_t>(step));
   };

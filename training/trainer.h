@@ -68,8 +68,9 @@ struct TrainOptions {
   WriterHistory writers;
   std::string initial;  // a safetensors file with parameters to start from
   std::string trace;    // a file for Chrome's trace format
-  // Asked after each step: not 0 once this rank is to stop (a signal's number). Then all ranks stop
-  // after the same step, and save it. On all ranks, or on none. With `copies`: Departure.
+  // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a
+  // signal's number). Then all ranks stop after that step, and save it. On all ranks, or on none.
+  // With `copies`: Departure.
   std::function<int()> stop_requested;
   // With these the ranks keep the state in memory (survival/), each time that so many steps were
   // done; and a run that goes on from such a state begins with it.

@@ -110,6 +110,7 @@ TEST_F(Steps, ARunWithoutADirectoryIsNotSaved) {
 // --- parameters between steps ---
 
 TEST_F(Steps, ParametersAreReadAndWrittenInEveryLayout) {
+  const testing::Deterministic deterministic;  // so that all layouts have the same losses
   for (const DType dtype : {DType::f32, DType::bf16}) {
     std::vector<std::vector<double>> losses(8);
     for (int stage = 0; stage <= 3; ++stage) {

@@ -15,13 +15,7 @@ void LocalSgd::begin_step(const std::vector<int64_t>&) {
   broken_.reset();
 }
 
-// A rank's gradients are its part of the mean over all ranks' samples. So many times that is the
-// mean over its own.
 void LocalSgd::finish_gradients() {
-  for (size_t bucket = 0; bucket < storage_.layout().buckets.size(); ++bucket) {
-    const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
-    scale(gradients, gradients, ranks_.size());
-  }
   for (const OwnedPiece& piece : storage_.owned()) {
     if (!broken_ && !all_finite(piece.gradient).get()) broken_ = {piece.piece.parameter};
   }

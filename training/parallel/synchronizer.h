@@ -37,10 +37,12 @@ class Synchronizer : public UnitHooks {
   // What finish_gradients() found. Ranks must leave such a step out together, so that even
   // gradients that stay on their rank are looked at.
   virtual const std::optional<BrokenGradient>& broken_gradient() const = 0;
-  // Whether the gradients are now those of all ranks, with the same norm on each. Else each rank
-  // has its own norm, clips by it, and goes on with its own values and optimizer's state, which
-  // checkpoints then keep of each rank: in stage 0, of models that are whole on each rank. The
-  // model that is validated and saved is the mean of the ranks' values.
+  // Whether the gradients are now those of all ranks, with the same norm on each: then a rank's own
+  // are its part of the mean over all ranks' targets. Else they are the mean over its own targets,
+  // and then weighted by the part that these are of all. Each rank has its own norm, clips by it,
+  // and goes on with its own values and optimizer's state, which checkpoints then keep of each
+  // rank: in stage 0, of models that are whole on each rank. The model that is validated and saved
+  // is the mean of the ranks' values.
   virtual bool sums_gradients() const { return true; }
 
   // The optimizer has updated owned values; not in a step that was left out.

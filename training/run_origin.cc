@@ -111,18 +111,20 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
   return samples / batch;
 }
 
-uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
-  uint64_t done = 0;
+RunOrigin::Begun RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
+  Begun begun;
   if (options_.kept) {
-    done = done_in(load_kept(replica, *options_.kept), steps);
+    begun.state = load_kept(replica, *options_.kept);
+    begun.done = done_in(begun.state, steps);
   } else if (!resumed_from_.empty()) {
-    done = done_in(load_snapshot(replica, model, resumed_from_), steps);
+    begun.state = load_snapshot(replica, model, resumed_from_);
+    begun.done = done_in(begun.state, steps);
   } else if (!options_.initial.empty()) {
     const ModelSource initial = open_model(options_.initial);
     check_initial(model, *initial.values, options_.initial);
     load_parameters(replica, *initial.values, options_.initial);
   }
-  if (options_.checkpoint.empty()) return done;
+  if (options_.checkpoint.empty()) return begun;
   first_does([&] {
     directory_->begin();
     if (directory_->resumed()) return std::string();
@@ -132,7 +134,7 @@ uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
     }
     return std::string();
   });
-  return done;
+  return begun;
 }
 
 Writer writer_of(const Communicator& world, const std::string& start) {

@@ -30,8 +30,12 @@ class RunOrigin {
   // On rank 0, where there is one; else null.
   RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
   // Loads what is resumed, or the parameters to start from, and begins to change the directory.
-  // Returns how many of the run's `steps` are done.
-  uint64_t load(Replica& replica, Model& model, uint64_t steps);
+  // `steps`: the run's.
+  struct Begun {
+    uint64_t done = 0;            // steps
+    Json state = Json::object();  // the trainer's, as it was saved; empty: nothing was
+  };
+  Begun load(Replica& replica, Model& model, uint64_t steps);
 
  private:
   std::string first_does(const std::function<std::string()>& work);

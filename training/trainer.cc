@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kTimeToAskAll{1};
+constexpr const char* kNoise = "noise_scale";  // in the state: NoiseScale::Averages
 
 double seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
@@ -68,7 +69,9 @@ class Trainer::Loop {
         of_tokens_(has_tokens(*data.front())) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
-    resumed_at_ = done_ = told_ = origin_.load(replica_, model, feed_.steps());
+    const RunOrigin::Begun begun = origin_.load(replica_, model, feed_.steps());
+    resumed_at_ = done_ = told_ = begun.done;
+    go_on_from(begun.state);
     options_.kept.reset();
     if (!options.checkpoint.empty()) saver_.emplace(replica_, model, saver_options());
     feeds_ = feed_.steps_from(done_);
@@ -96,6 +99,7 @@ class Trainer::Loop {
   void save_done(const Evaluation* validation = nullptr);
   void save_if_best(const Evaluation& validation);
   Json state() const;
+  void go_on_from(const Json& state);
   void keep_in_memory(uint64_t every);
   struct StepsDone {
     std::vector<StepResult> results;
@@ -169,9 +173,17 @@ RunSaverOptions Trainer::Loop::saver_options() {
 
 // What the trainer itself must know to go on.
 Json Trainer::Loop::state() const {
+  const NoiseScale::Averages noise = noise_scale_.averages();
   return {{"samples", std::min(done_ * options_.batch, options_.samples)},
           {"batch", options_.batch},
-          {"seed", options_.seed}};
+          {"seed", options_.seed},
+          {kNoise, {noise.gradient_square, noise.noise, noise.weight}}};
+}
+
+void Trainer::Loop::go_on_from(const Json& state) {
+  if (!state.contains(kNoise)) return;
+  const Json& noise = state.at(kNoise);
+  noise_scale_.go_on_from({noise.at(0), noise.at(1), noise.at(2)});
 }
 
 // At the beginning too: from then on a death does not end the run.

@@ -1,4 +1,5 @@
 // The gradient noise scale of runs whose noise is known.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/ranks.h"
+#include "tests/training/data/folder.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/modules/features.h"
 #include "training/modules/linear.h"
@@ -17,6 +19,8 @@
 namespace tutti::training {
 namespace {
 
+using ::testing::NanSensitiveDoubleEq;
+using ::testing::Pointwise;
 using tutti::testing::run_ranks;
 
 constexpr int64_t kOutputs = 16;
@@ -90,17 +94,22 @@ class Noise : public DataSet {
   }
 };
 
+TrainOptions options_of(uint64_t steps, uint64_t micro_batch) {
+  TrainOptions options;
+  options.batch = 16;
+  options.micro_batch = micro_batch;
+  options.samples = steps * options.batch;
+  options.optimizer = {{"name", "sgd"}};
+  options.schedule = {.decay = LearningRateSchedule::Decay::constant, .peak = 1e-12};
+  return options;
+}
+
 double last_scale(int ranks, uint64_t micro_batch, int stage = 0) {
   double scale = 0;
   run_ranks(ranks, [&](const Job& job) {
     ConstantModel model;
     const Noise data;
-    TrainOptions options;
-    options.batch = 16;
-    options.micro_batch = micro_batch;
-    options.samples = 2000 * options.batch;
-    options.optimizer = {{"name", "sgd"}};
-    options.schedule = {.decay = LearningRateSchedule::Decay::constant, .peak = 1e-12};
+    TrainOptions options = options_of(2000, micro_batch);
     options.replica.storage.stage = stage;
     Trainer trainer(Communicator::init(job), model, {&data}, options);
     double last = 0;
@@ -116,6 +125,33 @@ TEST(Noise, IsFoundFromMicroBatchesAndRanks) {
   EXPECT_NEAR(last_scale(1, 2), known, 0.1 * known) << "several micro-batches, one rank";
   EXPECT_NEAR(last_scale(2, 2), known, 0.1 * known) << "several of both";
   EXPECT_NEAR(last_scale(2, 8, 2), known, 0.2 * known) << "one micro-batch a rank, ZeRO";
+}
+
+using SavedNoise = FolderTest;
+
+TEST_F(SavedNoise, GoesOnWhereARunIsResumed) {
+  run_ranks(1, [&](const Job& job) {
+    ConstantModel model;
+    const Noise data;
+    const auto scales = [&](const TrainOptions& options, int steps) {
+      Trainer trainer(Communicator::init(job), model, {&data}, options);
+      std::vector<double> scales;
+      for (int step = 0; step < steps; ++step) {
+        scales.push_back(trainer.next().value().noise_scale);
+      }
+      if (!options.checkpoint.empty()) trainer.save();
+      return scales;
+    };
+    TrainOptions options = options_of(40, 2);
+    const std::vector<double> whole = scales(options, 40);
+    options.checkpoint = path("run");
+    options.resume = options.resume_or_new = true;
+    std::vector<double> parts = scales(options, 25);
+    const std::vector<double> rest = scales(options, 15);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    EXPECT_GT(whole.back(), 0);
+    EXPECT_THAT(parts, Pointwise(NanSensitiveDoubleEq(), whole));
+  });
 }
 
 TEST(Noise, IsUnknownWhereAStepIsOneMicroBatch) { EXPECT_TRUE(std::isnan(last_scale(1, 16))); }

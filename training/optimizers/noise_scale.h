@@ -35,6 +35,18 @@ class NoiseScale {
   // Averages over the steps so far, without the bias of starting at 0; NaN before the first one.
   double gradient_square() const { return gradient_square_ / weight_; }
   double noise() const { return noise_ / weight_; }
+  // What it goes on from after a pause.
+  struct Averages {
+    double gradient_square = 0;
+    double noise = 0;
+    double weight = 0;
+  };
+  Averages averages() const { return {gradient_square_, noise_, weight_}; }
+  void go_on_from(const Averages& averages) {
+    gradient_square_ = averages.gradient_square;
+    noise_ = averages.noise;
+    weight_ = averages.weight;
+  }
   // In samples: B_simple = S / |G|^2. NaN while |G|^2 is not known to be above 0.
   double value() const {
     return gradient_square_ > 0 ? noise_ / gradient_square_

@@ -378,8 +378,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     if (where.empty()) throw UsageError(problem);
     // A whole configuration says everything, most of it as it is anyhow.
     if (*value == field.get()) continue;
-    throw Error(ErrorCode::invalid_argument, problem,
-                {.where = cat(where, ": ", detail.key), .remedy = "leave it out there"});
+    throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: leave it out there"));
   }
   if (where.empty() && find_member(said, "training.samples") != nullptr) {
     throw UsageError("training.samples follows from the run's length: give --steps or --epochs");

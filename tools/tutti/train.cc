@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -42,6 +43,9 @@
 
 namespace tutti::tool {
 namespace {
+
+// No line of it is void.
+constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
 using training::LoadedData;
 using training::RunOptions;
@@ -147,7 +151,8 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   const training::Model& model = session.model();
   const training::ReplicaOptions& replica = session.options().training.replica;
   const int ranks = session.world().size();
-  TrainFiles files(options.files, resumes);
+  TrainFiles files(options.files, training::scalar_names(model),
+                   resumes ? std::optional(session.trainer().step()) : std::nullopt);
   if (after != nullptr) files.write_event(json_of(*after, session, session.trainer().step()));
   const Picture picture(options.plot, "--plot");
   LossCurves curves;
@@ -164,7 +169,7 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   while (const std::optional<StepReport> report = session.trainer().next()) {
     Json line = json_of(*report, units);
     if (curves.training.empty() && resumes) {
-      line["resumed_at"] = report->step - 1;  // lines of later steps before this one are void
+      line["resumed_at"] = report->step - 1;
     }
     files.write(report->step, line);
     progress.show(*report);
@@ -256,8 +261,10 @@ int wanted_ranks(const TrainCommandOptions& options) {
 // this run's.
 void check_outputs(const RunOptions& settled, const TrainCommandOptions& options,
                    const LoadedData& data) {
-  check_directory(*training::make_model(settled.model), data.views(), settled.training);
-  TrainFiles(options.files, settled.training.resume);
+  const std::unique_ptr<training::Model> model = training::make_model(settled.model);
+  check_directory(*model, data.views(), settled.training);
+  TrainFiles(options.files, training::scalar_names(*model),
+             settled.training.resume ? kWholeFile : std::nullopt);
   open_for_appending(settled.training.trace, "--trace");
   Picture(options.plot, "--plot");
 }
@@ -298,7 +305,8 @@ int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const
   }
   std::printf("in all            %s a rank, planned; nothing was trained\n",
               readable_bytes(total(memory)).c_str());
-  TrainFiles({.json = options.files.json}, training.resume).write(0, line);
+  TrainFiles({.json = options.files.json}, {}, training.resume ? kWholeFile : std::nullopt)
+      .write(0, line);
   return 0;
 }
 

@@ -1,10 +1,11 @@
 #include "tools/tutti/train_files.h"
 
-#include <filesystem>
+#include <string_view>
 #include <utility>
 
-#include "base/file_text.h"
+#include "base/error.h"
 #include "tools/tutti/commands.h"
+#include "training/logs/keep_lines.h"
 #include "training/setup/report.h"
 
 namespace tutti::tool {
@@ -12,12 +13,22 @@ namespace {
 
 constexpr const char* kJsonOption = "--json";
 
+// 0 of a line that is of no step, or is no JSON.
+uint64_t step_of(std::string_view line) {
+  try {
+    return Json::parse(line).value("step", uint64_t{0});
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
-TrainFiles::TrainFiles(const Paths& paths, bool goes_on)
-    : path_(paths.json), goes_on_(goes_on), json_(open_for_appending(path_, kJsonOption)) {
-  if (!paths.csv.empty()) csv_.emplace(paths.csv, training::scalar_names(), goes_on);
-  if (!paths.tensorboard.empty()) events_.emplace(paths.tensorboard, goes_on);
+TrainFiles::TrainFiles(const Paths& paths, const std::vector<std::string>& columns,
+                       std::optional<uint64_t> after)
+    : path_(paths.json), after_(after), json_(open_for_appending(path_, kJsonOption)) {
+  if (!paths.csv.empty()) csv_.emplace(paths.csv, columns, after);
+  if (!paths.tensorboard.empty()) events_.emplace(paths.tensorboard, after.has_value());
 }
 
 void TrainFiles::write(uint64_t step, const Json& line) {
@@ -37,14 +48,11 @@ void TrainFiles::write_json(const Json& line) {
 }
 
 void TrainFiles::begin_json() {
-  if (!goes_on_) {
+  if (!after_) {
     json_ = open_for_writing(path_, kJsonOption);
     return;
   }
-  // A process that was killed may have left half a line.
-  const std::string text = file_text(path_, FileKind::losses);
-  const size_t whole = text.rfind('\n') + 1;  // 0 where there is none
-  if (whole != text.size()) std::filesystem::resize_file(path_, whole);
+  training::keep_lines(path_, [&](std::string_view line) { return step_of(line) <= *after_; });
 }
 
 }  // namespace tutti::tool

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "training/logs/csv_file.h"
@@ -12,8 +13,9 @@
 
 namespace tutti::tool {
 
-// A run that goes on adds to what is there; a new one begins the files anew, but not before it has
-// something to say: a run that is refused takes nothing away.
+// A run that goes on adds to what is there, but for lines of steps that it does again; a new one
+// begins the files anew. Neither happens before it has something to say: a run that is refused
+// takes nothing away.
 class TrainFiles {
  public:
   struct Paths {
@@ -22,8 +24,10 @@ class TrainFiles {
     std::string tensorboard;  // --tensorboard: a directory
   };
 
-  // Throws Error(system) where one cannot be written.
-  TrainFiles(const Paths& paths, bool goes_on);
+  // `columns`: what CSV lines may have (training::scalar_names). `after`: the step that the run
+  // goes on from; none: it is a new one. Throws Error(system) where a file cannot be written.
+  TrainFiles(const Paths& paths, const std::vector<std::string>& columns,
+             std::optional<uint64_t> after);
 
   // A step's line, or at the end the summary: its numbers are the last step's. A process that dies
   // leaves what was written.
@@ -36,7 +40,7 @@ class TrainFiles {
   void begin_json();
 
   std::string path_;
-  bool goes_on_;
+  std::optional<uint64_t> after_;
   bool begun_ = false;
   std::ofstream json_;
   std::optional<training::CsvFile> csv_;

@@ -5,12 +5,13 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file_text.h"
 #include "base/text.h"
+#include "training/logs/keep_lines.h"
 
 namespace tutti::training {
 namespace {
@@ -30,32 +31,34 @@ std::string text_of(double value) {
 
 }  // namespace
 
-CsvFile::CsvFile(std::string path, std::vector<std::string> columns, bool goes_on)
-    : path_(std::move(path)), columns_(std::move(columns)), goes_on_(goes_on) {
+CsvFile::CsvFile(std::string path, std::vector<std::string> columns, std::optional<uint64_t> after)
+    : path_(std::move(path)), columns_(std::move(columns)), after_(after) {
   errno = 0;
   file_.open(path_, std::ios::app);
   if (!file_) {
     throw system_error(cat("cannot write ", path_), errno,
                        {.remedy = "name a file in a directory you may write"});
   }
-  if (!goes_on_) return;
+  if (!after_) return;
   const std::string text = file_text(path_, FileKind::losses);
-  goes_on_ = text.find('\n') != std::string::npos;
-  if (!goes_on_ || text.starts_with(header_of(columns_) + '\n')) return;
+  if (text.find('\n') == std::string::npos) after_.reset();
+  if (!after_ || text.starts_with(header_of(columns_) + '\n')) return;
   throw Error(
       ErrorCode::invalid_argument, cat(path_, " has other columns than this run would write"),
       {.cause = "it is another program's, or an earlier version's", .remedy = "name another file"});
 }
 
 void CsvFile::begin() {
-  if (!goes_on_) {
+  if (!after_) {
     file_.close();
     file_.open(path_, std::ios::out);
     return append(header_of(columns_));
   }
-  // A process that was killed may have left half a line.
-  const size_t whole = file_text(path_, FileKind::losses).rfind('\n') + 1;
-  std::filesystem::resize_file(path_, whole);
+  keep_lines(path_, [&](std::string_view line) {
+    uint64_t step = 0;  // of the header, too
+    std::from_chars(line.data(), line.data() + line.size(), step);
+    return step <= *after_;
+  });
 }
 
 void CsvFile::write(const Scalars& scalars) {

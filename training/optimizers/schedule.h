@@ -19,7 +19,7 @@ struct LearningRateSchedule {
   double peak = 1e-3;
   int64_t warmup_steps = 0;
   int64_t total_steps = 1;
-  double final_fraction = 0;
+  double final_fraction = 0.1;
 
   // Steps count from 1.
   double at(int64_t step) const {

@@ -105,7 +105,6 @@ void check_kinds(const RunOptions& options, const std::string& where) {
 
 RunOptions::RunOptions() {
   training.schedule.warmup_steps = 10;
-  training.schedule.final_fraction = 0.1;
   training.replica.loss_scaling.emplace();
 }
 

@@ -1,14 +1,32 @@
 #include "training/setup/report.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numbers>
 
 #include "base/reduce.h"
+#include "base/text.h"
 
 namespace tutti::training {
 
 namespace {
+
+constexpr const char* kLosses = "losses";
+constexpr std::array kScalars = {"loss",
+                                 "lr",
+                                 "grad_norm",
+                                 "tokens_per_s",
+                                 "tokens_per_s_step",
+                                 "elapsed_s",
+                                 "bytes_sent",
+                                 "waiting_share",
+                                 "loss_scale",
+                                 "noise_scale",
+                                 "perplexity",
+                                 "validation_loss"};
 
 void add_validation(Json& line, const Evaluation& validation) {
   line["validation_loss"] = validation.loss;
@@ -29,35 +47,35 @@ Json json_of(const StepReport& report, double units_per_sample) {
                {"waiting_share", report.waiting_share},
                {"epochs", report.epochs}};
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
-  if (!report.result.losses.empty()) line["losses"] = report.result.losses;
+  if (!report.result.losses.empty()) line[kLosses] = report.result.losses;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
   if (std::isfinite(report.noise_scale)) line["noise_scale"] = report.noise_scale;
   if (report.validation) add_validation(line, *report.validation);
   return line;
 }
 
-const std::vector<std::string>& scalar_names() {
-  static const std::vector<std::string> kNames = {"loss",
-                                                  "lr",
-                                                  "grad_norm",
-                                                  "tokens_per_s",
-                                                  "tokens_per_s_step",
-                                                  "elapsed_s",
-                                                  "bytes_sent",
-                                                  "waiting_share",
-                                                  "loss_scale",
-                                                  "noise_scale",
-                                                  "perplexity",
-                                                  "validation_loss"};
-  return kNames;
+std::vector<std::string> scalar_names(const Model& model) {
+  std::vector<std::string> names(kScalars.begin(), kScalars.end());
+  for (const std::unique_ptr<Unit>& unit : model.units()) {
+    for (const std::string& loss : unit->losses()) {
+      const std::string name = cat(kLosses, '.', loss);
+      if (std::ranges::count(names, name) == 0) names.push_back(name);
+    }
+  }
+  return names;
 }
 
 Scalars scalars_of(uint64_t step, const Json& line) {
   Scalars scalars{step, {}};
-  for (const std::string& name : scalar_names()) {
+  for (const char* const name : kScalars) {
     const Json* value = line.find(name);
     if (value != nullptr && value->is_number())
       scalars.values.emplace_back(name, value->get<double>());
+  }
+  if (const Json* losses = line.find(kLosses)) {
+    for (const auto& [name, value] : losses->items()) {
+      scalars.values.emplace_back(cat(kLosses, '.', name), value.get<double>());
+    }
   }
   return scalars;
 }

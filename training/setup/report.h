@@ -19,7 +19,8 @@ namespace tutti::training {
 Json json_of(const StepReport& report, double units_per_sample);
 // Of such a line, what CSV and TensorBoard files have of each step: these, as far as they are
 // there.
-const std::vector<std::string>& scalar_names();
+// `losses` of the model's units are among them as "losses.NAME".
+std::vector<std::string> scalar_names(const Model& model);
 Scalars scalars_of(uint64_t step, const Json& line);
 Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample, int ranks);
 Json json_of(const MemoryReport& memory);

@@ -183,6 +183,14 @@ void settle_start(RunOptions& options) {
   }
 }
 
+// Sums of several micro-batches are in f32 (ReplicaOptions::passes).
+DType gradient_type(const TrainOptions& training, int data_ranks) {
+  const auto up = [](uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; };
+  const uint64_t micro_batches = up(training.batch, training.micro_batch);
+  const uint64_t passes = up(micro_batches, static_cast<uint64_t>(data_ranks));
+  return passes == 1 ? training.replica.storage.dtype : DType::f32;
+}
+
 }  // namespace
 
 void settle(RunOptions& options, int ranks, uint64_t examples) {
@@ -208,8 +216,8 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
                 cat("gradients cannot be compressed in ZeRO stage ", replica.storage.stage),
                 {.where = "--compression", .remedy = "leave out --compression or --zero"});
   }
-  const auto bucket =
-      options.bucket_mib * (1 << 20) / static_cast<double>(size_of(replica.storage.dtype));
+  const auto bucket = options.bucket_mib * (1 << 20) /
+                      static_cast<double>(size_of(gradient_type(training, data_ranks)));
   replica.storage.bucket_elements = std::max<int64_t>(1, static_cast<int64_t>(bucket));
   replica.storage.first_bucket_elements =
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));

@@ -110,6 +110,27 @@ TEST_F(TrainFiles, SayTheSame) {
   EXPECT_GT(in_json.at(3).at("perplexity"), 1);
 }
 
+// Of a run that went back to an earlier step.
+TEST_F(TrainFiles, HaveEachStepOnce) {
+  const Words files = {"--csv", path("c"), "--checkpoint", path("run"), "--steps", "6"};
+  Words first = files, second = files;
+  first.insert(first.end(), {"--checkpoint-every", "2", "--keep", "0"});
+  train(first);
+  second.insert(second.end(), {"--resume", "2"});
+  train(second);
+  std::map<std::string, int> lines;
+  for (const std::string& line : split(read(path("c")), '\n'))
+    ++lines[line.substr(0, line.find(','))];
+  EXPECT_EQ(lines.size(), 7u) << "with the names";
+  for (const auto& [step, count] : lines) EXPECT_EQ(count, step == "6" ? 2 : 1) << step;
+  std::map<int, int> steps;
+  for (const std::string& line : split(read(path("j")), '\n')) {
+    if (const Json object = Json::parse(line); object.contains("step")) ++steps[object.at("step")];
+  }
+  EXPECT_EQ(steps.size(), 6u);
+  for (const auto& [step, count] : steps) EXPECT_EQ(count, 1) << step;
+}
+
 TEST_F(TrainFiles, TellBitsOfWhatThereIs) {
   const auto summary = [&] { return Json::parse(split(read(path("j")), '\n').back()); };
   train({"--steps", "2"});

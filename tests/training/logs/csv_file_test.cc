@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 
 #include "base/file_text.h"
 #include "tests/training/data/folder.h"
@@ -19,7 +20,7 @@ class CsvFileTest : public FolderTest {
 };
 
 TEST_F(CsvFileTest, NamesThenNumbers) {
-  CsvFile file(path("a.csv"), columns_, false);
+  CsvFile file(path("a.csv"), columns_, std::nullopt);
   file.write({1, {{"lr", 0.1}, {"loss", 2.5}}});
   file.write({2, {{"loss", std::numeric_limits<double>::quiet_NaN()}}});
   file.write({3, {{"loss", 1e-300}}});
@@ -29,7 +30,7 @@ TEST_F(CsvFileTest, NamesThenNumbers) {
 
 TEST_F(CsvFileTest, ANewRunBeginsAnewWithItsFirstLine) {
   write("a.csv", "step,loss,lr\n1,2,3\n");
-  CsvFile file(path("a.csv"), columns_, false);
+  CsvFile file(path("a.csv"), columns_, std::nullopt);
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,2,3\n");
   file.write({1, {{"loss", 4}}});
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,4,\n");
@@ -37,24 +38,33 @@ TEST_F(CsvFileTest, ANewRunBeginsAnewWithItsFirstLine) {
 
 TEST_F(CsvFileTest, ARunThatGoesOnAddsAfterTheLastWholeLine) {
   write("a.csv", "step,loss,lr\n1,2,3\n2,0.");
-  CsvFile file(path("a.csv"), columns_, true);
+  CsvFile file(path("a.csv"), columns_, 1);
   file.write({2, {{"loss", 4}}});
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,2,3\n2,4,\n");
   // Where nothing is yet, there are the names first.
-  CsvFile other(path("b.csv"), columns_, true);
+  CsvFile other(path("b.csv"), columns_, 4);
   other.write({5, {{"lr", 1}}});
   EXPECT_EQ(file_text(path("b.csv"), FileKind::losses), "step,loss,lr\n5,,1\n");
 }
 
+TEST_F(CsvFileTest, LinesOfStepsThatAreDoneAgainAreDropped) {
+  write("a.csv", "step,loss,lr\n1,2,3\n2,2,3\n2,,4\n3,2,3\n10,2,3\n");
+  CsvFile file(path("a.csv"), columns_, 2);
+  EXPECT_THAT(file_text(path("a.csv"), FileKind::losses), HasSubstr("10,2,3")) << "not yet";
+  file.write({3, {{"loss", 4}}});
+  file.write({4, {{"loss", 5}}});
+  EXPECT_EQ(file_text(path("a.csv"), FileKind::losses),
+            "step,loss,lr\n1,2,3\n2,2,3\n2,,4\n3,4,\n4,5,\n");
+}
+
 TEST_F(CsvFileTest, WhatHasOtherColumnsIsLeftAlone) {
   write("a.csv", "step,accuracy\n1,2\n");
-  EXPECT_THAT(error_of([&] { CsvFile(path("a.csv"), columns_, true); }),
-              HasSubstr("other columns"));
+  EXPECT_THAT(error_of([&] { CsvFile(path("a.csv"), columns_, 1); }), HasSubstr("other columns"));
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,accuracy\n1,2\n");
 }
 
 TEST_F(CsvFileTest, AFileThatCannotBeWritten) {
-  EXPECT_THAT(error_of([&] { CsvFile(path("none/a.csv"), columns_, false); }),
+  EXPECT_THAT(error_of([&] { CsvFile(path("none/a.csv"), columns_, std::nullopt); }),
               HasSubstr("No such file"));
 }
 

@@ -1,0 +1,15 @@
+// A file of lines that a run goes on with: what is void of it is dropped.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tutti::training {
+
+// Drops the lines (given without their ends) of which `keeps` is false, and half a line at the end,
+// which a process that was killed may have left. Throws Error(system) where the file cannot be read
+// or written.
+void keep_lines(const std::string& path, const std::function<bool(std::string_view)>& keeps);
+
+}  // namespace tutti::training

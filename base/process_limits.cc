@@ -47,6 +47,19 @@ ErrorDetail memory_detail() {
               "not pages"};
 }
 
+bool exceeds_file_limit(uint64_t bytes) {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur;
+}
+
+ErrorDetail file_size_detail() {
+  const std::optional<rlim_t> limit = limit_of(RLIMIT_FSIZE);
+  return {
+      .cause = cat("files of this process, shared memory too, are limited to ",
+                   limit ? human_bytes(*limit) : "less", " (RLIMIT_FSIZE: ulimit -f, LimitFSIZE)"),
+      .remedy = "raise the limit, as by `ulimit -f unlimited`"};
+}
+
 Error memory_shortage() {
   return system_error("there is not enough memory", ENOMEM, memory_detail());
 }

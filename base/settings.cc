@@ -159,7 +159,14 @@ const SettingInfo* info_of(std::string_view name) {
   return found == kSettings.end() ? nullptr : found;
 }
 
-std::optional<bool> parse_boolean(std::string_view text) {
+std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+std::optional<bool> parse_boolean(std::string_view written) {
+  const std::string text = in_lower_case(written);
   if (text == "1" || text == "true" || text == "yes" || text == "on") return true;
   if (text == "0" || text == "false" || text == "no" || text == "off" || text.empty()) return false;
   return std::nullopt;
@@ -247,8 +254,8 @@ void Settings::read_environment(std::vector<SettingMistake>* mistakes) {
       warnings_.push_back(
           cat("the environment variable ", name, " is no setting of Tutti",
               near.empty() ? "; see `tutti info`" : cat("; did you mean ", near, "?")));
-    } else if (equals != std::string_view::npos) {
-      const std::string_view value = variable.substr(equals + 1);
+    } else if (equals != std::string_view::npos && equals + 1 < variable.size()) {
+      const std::string_view value = variable.substr(equals + 1);  // an empty one is not set
       try {
         set(name, value, "environment");
       } catch (const Error& error) {
@@ -282,9 +289,13 @@ std::chrono::nanoseconds Settings::get_duration(std::string_view name) const {
 uint64_t Settings::get_bytes(std::string_view name) const { return parse_bytes(value(name).text); }
 
 void Settings::set(std::string_view name, std::string_view value, std::string_view origin) {
-  check_value(require(name), value);
+  const SettingInfo& info = require(name);
+  // Words to choose from are all in small letters.
+  const bool is_choice = info.type == SettingType::string && !info.choices.empty();
+  const std::string text = is_choice ? in_lower_case(value) : std::string(value);
+  check_value(info, text);
   std::lock_guard lock(mutex_);
-  values_.find(name)->second = {std::string(value), std::string(origin)};
+  values_.find(name)->second = {text, std::string(origin)};
 }
 
 std::string Settings::wire_settings() const {

@@ -56,6 +56,21 @@ TEST(SettingsTest, DefaultsAreValidAndSaySo) {
   }
 }
 
+TEST(SettingsTest, AnEmptyVariableIsNotSet) {
+  const Variable timeout("TUTTI_TIMEOUT", ""), log("TUTTI_LOG", "");
+  const Settings settings;
+  for (const char* name : {"TUTTI_TIMEOUT", "TUTTI_LOG"}) {
+    EXPECT_EQ(settings.value(name).origin, "default") << name;
+  }
+}
+
+TEST(SettingsTest, WordsMayHaveCapitalLetters) {
+  const Variable log("TUTTI_LOG", "INFO"), deterministic("TUTTI_DETERMINISTIC", "True");
+  const Settings settings;
+  EXPECT_EQ(settings.get_string("TUTTI_LOG"), "info");
+  EXPECT_TRUE(settings.get_bool("TUTTI_DETERMINISTIC"));
+}
+
 TEST(SettingsTest, EnvironmentThenOption) {
   const Variable variable("TUTTI_TIMEOUT", "1.5");
   Settings settings;

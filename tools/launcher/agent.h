@@ -27,6 +27,7 @@ struct HostJob {
   std::string directory;                           // to work in; empty: the agent's own
   // Ranks write to this process's standard output themselves, and so see that it is a terminal.
   bool share_stdout = false;
+  bool share_stdin = false;  // rank 0 reads this process's standard input
   // Of other hosts, whose agents this host's agent starts: so no process starts them all.
   std::vector<HostJob> below;
 };
@@ -74,6 +75,8 @@ class Agent {
   virtual void signal_ranks(int number) = 0;
   // Nothing will be reported any more and no process of a rank is left.
   virtual bool finished() = 0;
+  // To be called now and then: says what takes long, and gives up what takes too long.
+  virtual void look_at_clock() {}
   // Begins to end, so that many can end at a time: the destructor waits.
   virtual void let_go() {}
 };

@@ -21,7 +21,11 @@ namespace {
 // Says everything that the agents report to whoever started this one.
 class Reporter : public AgentSink {
  public:
-  void on_ready() { report({{"event", "ready"}}); }
+  void on_ready() {
+    // A login file may have left half a line.
+    connected_ = connected_ && ::write(STDOUT_FILENO, "\n", 1) == 1;
+    report({{"event", "ready"}});
+  }
   void on_listening(const std::string& address, uint16_t port) override {
     report({{"event", "listening"}, {"address", address}, {"port", port}});
   }
@@ -62,6 +66,7 @@ class AgentProcess {
     });
     while (connected_ && reporter_.connected() && !(started_ && agents_->finished())) {
       loop_.run_once(std::chrono::milliseconds(100));
+      if (agents_) agents_->look_at_clock();
     }
     agents_.reset();
     reporter_.on_finished();

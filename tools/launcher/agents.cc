@@ -44,6 +44,10 @@ bool Agents::finished() {
   return std::ranges::all_of(agents_, [](const auto& agent) { return agent->finished(); });
 }
 
+void Agents::look_at_clock() {
+  for (const auto& agent : agents_) agent->look_at_clock();
+}
+
 void Agents::on_listening(const std::string& address, uint16_t port) {
   sink_.on_listening(address, port);
 }

@@ -27,6 +27,7 @@ class Agents : public Agent, public AgentSink {
   void tell(const RankExit& exit) override;
   void signal_ranks(int number) override;
   bool finished() override;
+  void look_at_clock() override;
 
   void on_listening(const std::string& address, uint16_t port) override;
   void on_output(int rank, Stream stream, std::string_view bytes, bool end) override;

@@ -108,6 +108,7 @@ struct Launchpad {
     // Refused where a container forbids it; then the rank runs unbound, which is only slower.
     if (!spec.pus.empty()) ::sched_setaffinity(0, sizeof cpus, &cpus);
     if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) fail(Stage::directory);
+    std::signal(SIGXFSZ, SIG_DFL);  // this program alone does without it
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -18,10 +18,12 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kMostSlots = 1 << 20;
+constexpr int kTakesNone = -1;  // Host::slots of one that is left out: 0 slots, as it was written
 
 std::optional<int> slots_in(std::string_view text) {
   const auto slots = parse_number<int>(text);
-  return slots && *slots >= 1 && *slots <= kMostSlots ? slots : std::nullopt;
+  if (!slots || *slots < 0 || *slots > kMostSlots) return std::nullopt;
+  return *slots == 0 ? kTakesNone : *slots;
 }
 
 // "b:4"; an IPv6 address has more colons, and is in brackets where slots follow. Throws
@@ -51,10 +53,14 @@ Host parse_host(const std::string& word, const std::string& where) {
 class HostSet {
  public:
   void add(const Host& host) {
+    if (host.slots == kTakesNone) {
+      counted_ = true;
+      return;
+    }
     const auto same = std::ranges::find(hosts_, host.name, &Host::name);
     if (host.slots > 0 || same != hosts_.end()) counted_ = true;
     if (same == hosts_.end()) {
-      hosts_.push_back({host.name, std::max(1, host.slots), host.rack});
+      hosts_.push_back({.name = host.name, .slots = std::max(1, host.slots), .rack = host.rack});
     } else {
       if (!host.rack.empty()) same->rack = host.rack;
       same->slots = std::min(kMostSlots, same->slots + std::max(1, host.slots));
@@ -151,7 +157,7 @@ std::optional<Allocation> of_lsf(const Environment& environment) {
     std::string name;
     std::string slots;
     while (words >> name) {
-      if (!(words >> slots) || !slots_in(slots)) {
+      if (!(words >> slots) || slots_in(slots).value_or(kTakesNone) == kTakesNone) {
         throw Error(ErrorCode::invalid_argument,
                     cat("LSB_MCPU_HOSTS='", *text, "' is no list of hosts with their slots"),
                     {.remedy = "name hosts in --hosts or --hostfile"});
@@ -178,7 +184,12 @@ std::optional<Allocation> of_lsf(const Environment& environment) {
 std::vector<Host> parse_hosts(const std::vector<std::string>& words) {
   HostSet set;
   for (const std::string& word : words) set.add(parse_host(word, "--hosts"));
-  return set.take();
+  std::vector<Host> hosts = set.take();
+  if (hosts.empty() && !words.empty()) {
+    throw Error(ErrorCode::invalid_argument, "no host has a slot",
+                {.where = "--hosts", .remedy = "give one of them more than 0 (host:4)"});
+  }
+  return hosts;
 }
 
 std::string to_text(const std::vector<Host>& hosts) {
@@ -192,7 +203,10 @@ std::string to_text(const std::vector<Host>& hosts) {
 }
 
 std::vector<Host> read_host_file(const std::string& path) {
-  std::istringstream file(file_text(path, FileKind::hosts));
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // as editors of Windows write it
+  std::string text = file_text(path, FileKind::hosts);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  std::istringstream file(text);
   HostSet set;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -202,7 +216,8 @@ std::vector<Host> read_host_file(const std::string& path) {
   }
   std::vector<Host> hosts = set.take();
   if (hosts.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("the host file ", path, " names no host"),
+    throw Error(ErrorCode::invalid_argument,
+                cat("the host file ", path, " names no host with a slot"),
                 {.remedy = "write a host on each line, as in `node1 slots=4`"});
   }
   return hosts;

@@ -140,6 +140,8 @@ class Launch : public AgentSink {
       for (const int rank : job.ranks) display_[static_cast<size_t>(rank)] = job.display;
     }
     if (options.hosts.empty()) {
+      // A process group of its own may not read from a terminal.
+      jobs.front().share_stdin = ::isatty(STDIN_FILENO) != 1;
       agents_->add_local(std::move(jobs.front()));
       return;
     }
@@ -156,6 +158,7 @@ class Launch : public AgentSink {
       loop_.run_once(output_.until_due(milliseconds(100)));
       output_.show_due();
       if (output_.broken()) on_signal(SIGPIPE);
+      agents_->look_at_clock();
       escalate();
     }
     agents_.reset();

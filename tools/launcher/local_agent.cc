@@ -106,6 +106,7 @@ ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const
   spec.environment = job_.environment;
   spec.directory = job_.directory;
   spec.pus = placement.pus[static_cast<size_t>(local_rank)];
+  if (rank == 0 && job_.share_stdin) spec.in = STDIN_FILENO;
   spec.die_with_parent = true;
   spec.guard = &guard_;
   spec.environment["RANK"] = std::to_string(rank);

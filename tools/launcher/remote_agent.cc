@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "tools/launcher/child.h"
@@ -17,6 +19,12 @@ namespace {
 
 // How long a remote shell may take to go once its agent has no more to do.
 constexpr std::chrono::milliseconds kFarewell{1000};
+// A remote shell that takes longer to start the agent is told of.
+constexpr std::chrono::seconds kPatience{5};
+
+void say(const std::string& text) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
 
 // None in what is not the agent's: a greeting of the remote shell.
 std::optional<Json> event_in(const std::string& line) {
@@ -40,7 +48,9 @@ RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
       sink_(sink),
       host_(job.host),
       shell_(settings().get_string("TUTTI_RSH")),
-      is_alone_(job.below.empty()) {
+      is_alone_(job.below.empty()),
+      say_at_(Deadline::after(kPatience)),
+      begin_by_(Deadline::after(settings().get_duration("TUTTI_INIT_TIMEOUT"))) {
   Pipe to = make_pipe();
   Pipe from = make_pipe();
   ChildSpec spec;
@@ -92,10 +102,21 @@ void RemoteAgent::on_line(const std::string& line) {
   if (const std::optional<Json> event = event_in(line)) {
     has_begun_ = true;
     on_event(*event);
-  } else {  // a greeting of the remote shell
-    const std::string text = cat("[", host_, "] ", line, "\n");
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  } else if (!line.empty()) {  // a greeting of the remote shell
+    say(cat("[", host_, "] ", printable(line, 400), "\n"));
   }
+}
+
+void RemoteAgent::look_at_clock() {
+  if (has_begun_ || finished_) return;
+  if (say_at_.passed()) {
+    say_at_ = Deadline::never();
+    say(cat("tutti run: ", host_, ": `", shell_, "` has not started a program there for ",
+            kPatience.count(), " s; it is still connecting, or the host does not answer\n"));
+  }
+  if (!begin_by_.passed()) return;
+  ::kill(-pid_, SIGKILL);
+  on_lost();
 }
 
 void RemoteAgent::on_event(const Json& event) {
@@ -127,7 +148,10 @@ void RemoteAgent::on_lost() {
   if (finished_) return;
   finished_ = true;
   ErrorDetail detail;
-  if (has_begun_) {
+  if (!has_begun_ && begin_by_.passed()) {
+    detail = {.cause = "the host has not answered within TUTTI_INIT_TIMEOUT",
+              .remedy = cat("try `", shell_, " ", host_, " true`, or give it more time")};
+  } else if (has_begun_) {
     detail.cause = "the host or the connection to it went down; its ranks end with it";
   } else {
     detail.cause = "the remote shell cannot reach the host, or this program is not there";

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "base/deadline.h"
 #include "base/fd.h"
 #include "tools/launcher/agent.h"
 #include "tools/launcher/event_loop.h"
@@ -25,6 +26,7 @@ class RemoteAgent : public Agent {
   void start(const std::string& master_address, uint16_t master_port) override;
   void tell(const RankExit& exit) override;
   void signal_ranks(int number) override;
+  void look_at_clock() override;
   void let_go() override { to_.reset(); }
   bool finished() override { return finished_; }
 
@@ -45,6 +47,8 @@ class RemoteAgent : public Agent {
   Fd from_;
   LineReader lines_{-1};
   bool has_begun_ = false;  // the agent has its job: it says so before all else
+  Deadline say_at_;         // that it has not begun
+  Deadline begin_by_;
   bool finished_ = false;
 };
 

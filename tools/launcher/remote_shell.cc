@@ -5,16 +5,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/host_name.h"
 #include "base/settings.h"
 #include "base/text.h"
 
 namespace tutti::tool {
+
+namespace {
+
+constexpr std::chrono::seconds kMost{30};  // that a connection is waited for
+
+// Whether this is a name of this host itself, which takes no remote shell. A batch system's shell
+// (TUTTI_RSH, by an allocation) says which processors are to be used there, too.
+bool is_here(const std::string& host) {
+  const std::string origin = settings().value("TUTTI_RSH").origin;
+  if (origin != "default" && origin != "environment") return false;
+  const std::string own = host_name();
+  return host == "localhost" || host.starts_with("127.") || host == "::1" || host == own ||
+         host == own.substr(0, own.find('.'));
+}
+
+}  // namespace
 
 std::string this_program() {
   char path[PATH_MAX];
@@ -34,9 +52,23 @@ std::string quoted_for_shell(const std::string& word) {
 
 std::vector<std::string> remote_command(const std::string& host,
                                         const std::vector<std::string>& words) {
+  if (is_here(host)) {
+    std::vector<std::string> command = {this_program()};
+    command.insert(command.end(), words.begin(), words.end());
+    return command;
+  }
   std::vector<std::string> command = split(settings().get_string("TUTTI_RSH"), ' ');
   if (command.empty()) {
     throw Error(ErrorCode::invalid_argument, "TUTTI_RSH is empty", {.remedy = "set it to ssh"});
+  }
+  // Else a host that says nothing is waited for by the minute. An option that TUTTI_RSH has comes
+  // first, and holds.
+  const std::string& shell = command.front();
+  if (shell.substr(shell.rfind('/') + 1) == "ssh") {
+    const auto limit = std::chrono::ceil<std::chrono::seconds>(
+        std::min<std::chrono::nanoseconds>(settings().get_duration("TUTTI_INIT_TIMEOUT"), kMost));
+    command.insert(command.end(),
+                   {"-o", cat("ConnectTimeout=", std::max<int64_t>(1, limit.count()))});
   }
   command.push_back(host);
   // A remote shell hands its words, with blanks between them, to a shell on the other host.

@@ -15,7 +15,8 @@ std::string this_program();
 // How a shell reads back the word as it is.
 std::string quoted_for_shell(const std::string& word);
 
-// `RSH HOST THIS_PROGRAM WORDS...`. Throws Error(invalid_argument) where TUTTI_RSH is empty.
+// `RSH HOST THIS_PROGRAM WORDS...`; on this host itself, by any of its names, no shell is needed.
+// Throws Error(invalid_argument) where TUTTI_RSH is empty.
 std::vector<std::string> remote_command(const std::string& host,
                                         const std::vector<std::string>& words);
 

@@ -39,6 +39,13 @@ void log_settings_warnings() {
   for (const std::string& warning : settings().warnings()) log(LogLevel::warning, warning);
 }
 
+// What whoever starts this program may have set, and a program inherits: where SIGCHLD is ignored,
+// nobody can wait for a process. Without SIGXFSZ a limit of file sizes (ulimit -f) is an error.
+void take_own_dispositions() {
+  std::signal(SIGCHLD, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
 // The first process of a container has no default actions: without a handler it would not end when
 // it is asked to.
 void end_when_asked_to() {
@@ -98,6 +105,7 @@ void finish_output() {
 int main(int argc, char** argv) {
   try {
     tutti::require_stack();
+    tutti::tool::take_own_dispositions();
     tutti::tool::end_when_asked_to();
     const int code = tutti::tool::run_tool(argc, argv);
     tutti::tool::finish_output();

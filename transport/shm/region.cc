@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "base/text.h"
 
 namespace tutti::shm {
@@ -96,11 +97,14 @@ Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
                        {.remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
   }
   const auto resize = [&](uint64_t bytes) {
-    return ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
+    // Else SIGXFSZ would end the process.
+    if (exceeds_file_limit(bytes)) errno = EFBIG;
+    return !exceeds_file_limit(bytes) && ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
   };
   if (!resize(geometry.total_bytes() + heap_bytes) && !resize(geometry.total_bytes())) {
+    const int reason = errno;
     throw system_error(cat("ftruncate of the shared memory to ", geometry.total_bytes(), " bytes"),
-                       errno, {.cause = "no memory left, or a file size limit (ulimit -f)"});
+                       reason, reason == EFBIG ? file_size_detail() : memory_detail());
   }
   ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   return memory;

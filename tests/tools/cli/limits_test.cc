@@ -39,6 +39,23 @@ TEST_F(Limits, ASmallStackIsNamed) {
   EXPECT_EQ(run_under("-s 128", "bench all_reduce -n 2 --max 1K").code, 0);
 }
 
+TEST_F(Limits, ALimitOfFilesIsNamed) {
+  const Result result = run_under("-f 100", "bench all_reduce -n 2 --max 1K");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("are limited to "), HasSubstr("ulimit -f"),
+                                HasSubstr("remedy: raise the limit")));
+}
+
+// Where whoever starts the launcher ignores its children, so would all that it starts.
+TEST_F(Limits, AnIgnoredSignalOfChildrenIsHeard) {
+  for (const std::string code : {"0", "3"}) {
+    const Result result = start_program({"env", "--ignore-signal=CHLD", tutti(), "run", "-n", "2",
+                                         "--", "sh", "-c", cat("exit ", code)})
+                              .finish();
+    EXPECT_EQ(cat(result.code), code) << result.err;
+  }
+}
+
 TEST_F(Limits, ThreadsThatCannotBeStartedAreNamed) {
   const Result result = run_under(
       "-v 2000000", cat("train --ranks 1 --steps 1 --threads 1000 --data ", write_text()));

@@ -63,6 +63,18 @@ TEST_F(HostFile, OfOpenMpi) {
               ElementsAre(Host{"node1", 4}, Host{"node2", 2}, Host{"node3", 1}));
 }
 
+TEST_F(HostFile, AHostWithoutSlotsIsLeftOut) {
+  EXPECT_THAT(read("a slots=0\nb slots=2\nc:0\n"), ElementsAre(Host{"b", 2}));
+  EXPECT_THAT(parse_hosts({"a:0", "b"}), ElementsAre(Host{"b", 1}));
+  EXPECT_THAT(failure_of([&] { read("a slots=0\n"); }), HasSubstr("names no host with a slot"));
+  EXPECT_THAT(failure_of([] { parse_hosts({"a:0"}); }), HasSubstr("no host has a slot"));
+}
+
+TEST_F(HostFile, MayBeginWithAByteOrderMark) {
+  EXPECT_THAT(read("\xEF\xBB\xBFnode1:4\nnode2:2\n"),
+              ElementsAre(Host{"node1", 4}, Host{"node2", 2}));
+}
+
 TEST_F(HostFile, OfRacks) {
   EXPECT_THAT(read("node1 slots=4 rack=row0.rack1\nnode2:2 rack=row0.rack2\n"),
               ElementsAre(Host{"node1", 4, "row0.rack1"}, Host{"node2", 2, "row0.rack2"}));

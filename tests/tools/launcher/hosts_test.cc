@@ -22,11 +22,15 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Hosts : public ::testing::Test {
  protected:
   Hosts() : shell_(::testing::TempDir() + "rsh" + std::to_string(::getpid())) {
-    std::ofstream(shell_) << "#!/bin/sh\n[ \"$1\" = down ] && exit 255\nshift\nexec \"$@\"\n";
+    std::ofstream(shell_) << "#!/bin/sh\n[ \"$1\" = down ] && exit 255\n"
+                             "[ \"$1\" = mute ] && exec sleep 1000\n"
+                             "[ \"$1\" = titled ] && printf '\\033]0;title\\007'\n"
+                             "shift\nexec \"$@\"\n";
     ::chmod(shell_.c_str(), 0700);
   }
   ~Hosts() override { ::unlink(shell_.c_str()); }
@@ -71,6 +75,37 @@ TEST_F(Hosts, AllReachTheSocketOfTheFirst) {
           .finish();
   EXPECT_THAT(result.out, HasSubstr("[1] connected\n")) << result.err;
   EXPECT_THAT(result.out, HasSubstr("[0] socket:"));
+}
+
+// A title for the window, without an end of its line, is no part of what the agent says.
+TEST_F(Hosts, ALoginFileMaySayAnything) {
+  const Result result = start(2, "titled,b", "echo rank $RANK").finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[0] rank 0\n"));
+  EXPECT_THAT(result.err, HasSubstr("[titled] \\x1b]0;title\\x07\n"));
+  EXPECT_THAT(result.err, Not(HasSubstr("ready")));
+}
+
+TEST_F(Hosts, OneThatDoesNotAnswerIsGivenUp) {
+  const Result result =
+      start(2, "mute,b", "echo rank $RANK", {{"TUTTI_INIT_TIMEOUT", "1"}}).finish();
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("the host has not answered within TUTTI_INIT_TIMEOUT"));
+}
+
+TEST_F(Hosts, OneThatIsSlowToAnswerIsToldOf) {
+  const Result result =
+      start(2, "mute,b", "echo rank $RANK", {{"TUTTI_INIT_TIMEOUT", "6"}}).finish();
+  EXPECT_THAT(result.err, HasSubstr("tutti run: mute: `"));
+  EXPECT_THAT(result.err, HasSubstr("has not started a program there for 5 s"));
+}
+
+TEST_F(Hosts, ThisOneNeedsNoShell) {
+  const Result result =
+      start(2, "localhost:2", "echo rank $RANK of $TUTTI_HOST", {{"TUTTI_RSH", "/bin/false"}})
+          .finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[1] rank 1 of localhost\n"));
 }
 
 // Its agent is killed before its rank has said anything; the other one ends once that is so.

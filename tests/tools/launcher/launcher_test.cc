@@ -275,5 +275,15 @@ TEST(Launcher, NonsenseIsRefused) {
               HasSubstr("'-oProxyCommand=sh' is no name of a host"));
 }
 
+TEST(Launcher, TheFirstRankReadsItsStandardInput) {
+  const Result result =
+      Process({"bash", "-c", cat("echo hello | ", launcher_path(), " 2 - 1 bash -c 'cat; echo end of $RANK'")})
+          .finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[0] hello\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("[1] hello")));
+  EXPECT_THAT(result.out, HasSubstr("[1] end of 1\n"));
+}
+
 }  // namespace
 }  // namespace tutti::tool

@@ -313,6 +313,9 @@ int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const
 int train(TrainCommandOptions options) {
   // What is wrong for every rank is said once, before there are any.
   LoadedData data = load_data(options.run);
+  if (!is_launched()) {
+    for (const std::string& text : data.left_out) std::fprintf(stderr, "tutti: %s\n", text.c_str());
+  }
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
   const bool only_tells = options.print_configuration || options.dry_run;
   const bool launched = is_launched();

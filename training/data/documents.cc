@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -157,12 +159,36 @@ class LineReader final : public DocumentReader {
   uint64_t number_ = 0;
 };
 
+// Whether the first line is an object by itself: some call JSON lines .json.
+bool begins_with_record(const std::string& path) {
+  constexpr size_t kMost = 16 * kBlock;  // of a line
+  const std::unique_ptr<ByteSource> source = open_bytes(path);
+  std::string text;
+  size_t end = text.npos;
+  for (size_t got = 1; got > 0 && end == text.npos && text.size() < kMost;) {
+    const size_t before = text.size();
+    text.resize(before + kBlock);
+    got = source->read(std::span(text).subspan(before));
+    text.resize(before + got);
+    end = text.find('\n', before);
+  }
+  const std::string line = text.substr(0, end);
+  if (!line.starts_with('{')) return false;
+  try {
+    return parse_record(line).is_object();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 DocumentKind kind_of(const std::string& path) {
-  const std::string name = uncompressed_name(path);
+  std::string name = uncompressed_name(path);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
   const auto ends_in = [&](const char* ending) { return name.ends_with(ending); };
   if (ends_in(".jsonl") || ends_in(".ndjson")) return DocumentKind::lines;
+  if (ends_in(".json")) return begins_with_record(path) ? DocumentKind::lines : DocumentKind::text;
   constexpr std::array kColumns = {".parquet", ".arrow", ".feather"};
   return std::ranges::any_of(kColumns, ends_in) ? DocumentKind::columns : DocumentKind::text;
 }

@@ -40,7 +40,7 @@ class DocumentReader {
 
 enum class DocumentKind {
   text,     // one document, in parts; any name
-  lines,    // .jsonl: objects of JSON, each in a line
+  lines,    // .jsonl, or .json of such: objects, each in a line
   columns,  // .parquet, .arrow, .feather
 };
 

@@ -17,12 +17,13 @@ uint64_t TextData::fingerprint() const { return XXH3_64bits(bytes.data(), bytes.
 TextData split_text(std::vector<uint8_t> bytes) {
   const size_t held_out = bytes.size() / 10;
   const size_t training_size = bytes.size() - held_out;
-  return {std::move(bytes), training_size};
+  return {.bytes = std::move(bytes), .training_size = training_size};
 }
 
 TextData load_text(const std::vector<std::string>& paths) {
   std::vector<uint8_t> all;
-  const std::vector<TextFile> files = find_text_files(paths);
+  std::vector<std::string> left_out;
+  const std::vector<TextFile> files = find_text_files(paths, &left_out);
   for (const TextFile& file : files) {
     read_texts(file.path,
                [&](std::string_view text) { all.insert(all.end(), text.begin(), text.end()); });
@@ -34,7 +35,9 @@ TextData load_text(const std::vector<std::string>& paths) {
                  .remedy = cat("give at least ", kMinTextBytes,
                                " bytes; some hundred thousand make a useful model")});
   }
-  return split_text(std::move(all));
+  TextData text = split_text(std::move(all));
+  text.left_out = std::move(left_out);
+  return text;
 }
 
 double bigram_entropy(std::span<const uint8_t> text) {

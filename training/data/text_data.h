@@ -12,6 +12,7 @@ namespace tutti::training {
 struct TextData {
   std::vector<uint8_t> bytes;
   size_t training_size = 0;  // the bytes before are trained on, those from here on are held out
+  std::vector<std::string> left_out = {};  // of directories (text_files.h)
 
   size_t validation_size() const { return bytes.size() - training_size; }
   // The same text gives the same number; ranks compare it.

@@ -3,12 +3,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "training/data/byte_source.h"
 
@@ -32,28 +36,103 @@ bool is_binary(const std::string& path) {
   return block.find('\0') != block.npos;
 }
 
-void add_directory(const std::string& directory, std::vector<TextFile>& files) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->symlink_status().type() == fs::file_type::regular) paths.push_back(entry->path());
+// Why a file of a directory is no data, by its name; "" of others. Copies that programs leave, and
+// what stands beside the data of a hub or of a clone.
+std::string_view no_data_by_name(const std::string& file) {
+  std::string name = file;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto begins = [&](const char* with) { return name.starts_with(with); };
+  const auto ends = [&](const char* with) { return name.ends_with(with); };
+  constexpr std::array kMetadata = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
+                                    "state.json", "config.json"};
+  if (name.starts_with('.')) return "hidden";
+  if (std::ranges::any_of(std::array{"~", ".bak", ".swp", ".tmp", ".partial", ".lock"}, ends)) {
+    return "a program's copy";
   }
-  if (error) throw unreadable_text(directory, error.value());
-  std::ranges::sort(paths);
-  const size_t before = files.size();
-  for (const std::string& path : paths) {
-    const uint64_t bytes = fs::file_size(path, error);
+  if (std::ranges::any_of(std::array{"readme", "license", "licence"}, begins) ||
+      std::ranges::count(kMetadata, name) > 0) {
+    return "about the data";
+  }
+  return "";
+}
+
+// What a directory has, sorted into files to take and others, with why not.
+class Directory {
+ public:
+  explicit Directory(const std::string& path) : path_(path) {
+    std::vector<fs::directory_entry> entries;
+    std::error_code error;
+    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+         entry.increment(error)) {
+      entries.push_back(*entry);
+    }
     if (error) throw unreadable_text(path, error.value());
-    if (bytes > 0 && !is_binary(path)) files.push_back({path, bytes});
+    std::ranges::sort(entries);
+    // Links last: what they lead to may be here itself.
+    for (const bool links : {false, true}) {
+      for (const fs::directory_entry& entry : entries) {
+        if (entry.is_symlink(error) == links) look_at(entry);
+      }
+    }
+    std::ranges::sort(files_, {}, &TextFile::path);
   }
-  if (files.size() == before) {
-    throw Error(
-        ErrorCode::invalid_argument, cat("no text in the directory ", directory),
-        {.cause = "it holds no regular file with text in it (subdirectories, symbolic links "
-                  "and files with NUL bytes are passed over)",
-         .remedy = "name a text file, or a directory of text files"});
+
+  const std::vector<TextFile>& files() const { return files_; }
+  // "" if all was taken.
+  std::string left_out() const {
+    if (left_out_.empty()) return "";
+    constexpr size_t kMost = 8;
+    std::string text = cat(path_, ": ", files_.size(),
+                           files_.size() == 1 ? " file is" : " files are", " taken; left out: ");
+    for (size_t i = 0; i < std::min(kMost, left_out_.size()); ++i) {
+      text += cat(i == 0 ? "" : ", ", left_out_[i]);
+    }
+    if (left_out_.size() > kMost) text += cat(" and ", left_out_.size() - kMost, " more");
+    return text;
   }
+
+ private:
+  void look_at(const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename();
+    const std::string why(why_not(entry, name));
+    if (!why.empty()) return left_out_.push_back(cat(printable(name, 100), " (", why, ")"));
+    std::error_code error;
+    const uint64_t bytes = entry.file_size(error);
+    if (error) throw unreadable_text(entry.path(), error.value());
+    files_.push_back({entry.path(), bytes});
+    targets_.insert(fs::canonical(entry.path()));
+  }
+
+  std::string_view why_not(const fs::directory_entry& entry, const std::string& name) const {
+    std::error_code error;
+    const fs::file_type type = entry.status(error).type();
+    if (type == fs::file_type::directory) return "a directory";
+    if (type == fs::file_type::not_found) return "a link to nothing";
+    if (type != fs::file_type::regular) return "no regular file";
+    if (const std::string_view why = no_data_by_name(name); !why.empty()) return why;
+    if (entry.file_size(error) == 0) return "empty";
+    if (is_binary(entry.path())) return "it has NUL bytes";
+    if (targets_.contains(fs::canonical(entry.path()))) return "a link to a file that is taken";
+    return "";
+  }
+
+  std::string path_;
+  std::vector<TextFile> files_;
+  std::set<fs::path> targets_;
+  std::vector<std::string> left_out_;
+};
+
+void add_directory(const std::string& path, std::vector<TextFile>& files,
+                   std::vector<std::string>* left_out) {
+  const Directory directory(path);
+  const std::string others = directory.left_out();
+  if (directory.files().empty()) {
+    throw Error(ErrorCode::invalid_argument, cat("no text in the directory ", path),
+                {.cause = others.empty() ? "it is empty" : others,
+                 .remedy = "name a text file, or a directory of text files"});
+  }
+  files.insert(files.end(), directory.files().begin(), directory.files().end());
+  if (left_out != nullptr && !others.empty()) left_out->push_back(others);
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
@@ -82,14 +161,15 @@ void read_texts(const std::string& path, const std::function<void(std::string_vi
   }
 }
 
-std::vector<TextFile> find_text_files(std::vector<std::string> paths) {
+std::vector<TextFile> find_text_files(std::vector<std::string> paths,
+                                      std::vector<std::string>* left_out) {
   std::ranges::sort(paths);
   std::vector<TextFile> files;
   for (const std::string& path : paths) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) throw unreadable_text(path, errno);
     if (S_ISDIR(status.st_mode)) {
-      add_directory(path, files);
+      add_directory(path, files, left_out);
     } else if (S_ISREG(status.st_mode)) {
       add_file(path, static_cast<uint64_t>(status.st_size), files);
     } else {

@@ -192,6 +192,12 @@ TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenize
     result.unpredicted += encoded.counts.unpredicted;
     progress(encoded.position);
   }
+  const uint64_t all = training.count() + (validation ? validation->count() : 0);
+  if (all == result.unpredicted) {
+    throw Error(ErrorCode::invalid_argument, cat("nothing is left to learn for ", options.out),
+                {.where = files.front().path,
+                 .cause = all == 0 ? "the texts are empty" : "there are prompts alone"});
+  }
   if (validation && validation->count() == 0) {
     throw Error(
         ErrorCode::invalid_argument, cat("nothing is held out for ", options.validation_out),

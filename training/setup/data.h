@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "training/data/data_set.h"
@@ -12,8 +13,9 @@ namespace tutti::training {
 
 struct LoadedData {
   std::vector<std::unique_ptr<DataSet>> sets;
-  uint64_t text_bytes = 0;    // of texts
-  double bigram_entropy = 0;  // of one text, in nats
+  uint64_t text_bytes = 0;            // of texts
+  std::vector<std::string> left_out;  // of directories of texts (data/text_files.h)
+  double bigram_entropy = 0;          // of one text, in nats
 
   std::vector<const DataSet*> views() const;
   uint64_t examples() const;  // to train on

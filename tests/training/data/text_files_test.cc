@@ -5,12 +5,15 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/text.h"
 #include "tests/training/data/folder.h"
+#include "training/data/documents.h"
 
 namespace tutti::training {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using TextFilesTest = FolderTest;
@@ -33,6 +36,46 @@ TEST_F(TextFilesTest, SortsFilesAndLooksIntoDirectories) {
     EXPECT_EQ(files[i].path, names[i]);
     EXPECT_EQ(files[i].bytes, bytes[i]);
   }
+}
+
+// As a hub's cache has them: each is a link.
+TEST_F(TextFilesTest, FollowsLinks) {
+  std::filesystem::create_directories(path("blobs"));
+  std::filesystem::create_directories(path("snapshot"));
+  write("blobs/1", "one");
+  std::filesystem::create_symlink("../blobs/1", path("snapshot/a.txt"));
+  std::filesystem::create_symlink("../blobs", path("snapshot/more"));
+  std::filesystem::create_symlink("../blobs/9", path("snapshot/none"));
+  std::vector<std::string> left_out;
+  const std::vector<TextFile> files = find_text_files({path("snapshot")}, &left_out);
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(files[0].path, path("snapshot/a.txt"));
+  EXPECT_EQ(files[0].bytes, 3u);
+  EXPECT_THAT(left_out, ElementsAre(cat(path("snapshot"),
+                                        ": 1 file is taken; left out: more "
+                                        "(a directory), none (a link to nothing)")));
+}
+
+TEST_F(TextFilesTest, LeavesOutWhatIsNoData) {
+  std::filesystem::create_directory(path("d"));
+  for (const char* name : {"train.txt~", "dataset_info.json", "state.json", "README.md",
+                           ".gitattributes", ".nfs0001", "LICENSE"}) {
+    write(cat("d/", name), "no data");
+  }
+  EXPECT_THAT(error_of([&] { find_text_files({path("d")}); }),
+              AllOf(HasSubstr("no text in the directory"), HasSubstr("README.md (about the data)"),
+                    HasSubstr("train.txt~ (a program's copy)"), HasSubstr(".nfs0001 (hidden)")));
+  write("d/train.txt", "data");
+  EXPECT_EQ(find_text_files({path("d")}).size(), 1u);
+}
+
+TEST_F(TextFilesTest, JsonLinesMayHaveOtherNames) {
+  const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
+  for (const char* name : {"a.jsonl", "a.JSONL", "a.json", "a.NDJson"}) {
+    EXPECT_EQ(kind_of(write(name, lines)), DocumentKind::lines) << name;
+  }
+  EXPECT_EQ(kind_of(write("b.json", "{\n  \"text\": 1\n}\n")), DocumentKind::text);
+  EXPECT_EQ(kind_of(write("c.json", "[1, 2]\n")), DocumentKind::text);
 }
 
 TEST_F(TextFilesTest, ReadsAllInBlocks) {

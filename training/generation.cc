@@ -110,7 +110,7 @@ void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
     reader.read(window, fresh, logits);
     window.push_back(choose(logits, options, static_cast<uint64_t>(made)));
     fresh = 1;
-    if (window.back() == options.end) return;
+    if (std::ranges::count(options.ends, window.back()) > 0) return;
     on_token(window.back());
   }
 }
@@ -131,10 +131,17 @@ void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
                 cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
                 {.remedy = "give the tokenizer of its training data: --tokenizer DIR"});
   }
-  const std::vector<int32_t> tokens = words->encode(prompt);
+  const Tokenizer::Frame frame = words->frame();
+  std::vector<int32_t> tokens = frame.before;
+  for (const int32_t token : words->encode(prompt)) tokens.push_back(token);
+  tokens.insert(tokens.end(), frame.after.begin(), frame.after.end());
   on_text(prompt);
   GenerationOptions completed = options;
-  if (!options.ignore_end) completed.end = words->end_of_text();
+  if (options.ignore_end) {
+    completed.ends.clear();
+  } else if (const auto end = words->end_of_text(); end && options.ends.empty()) {
+    completed.ends = {*end};
+  }
   generate(model, dtype, tokens, completed, [&](int32_t token) {
     // A model may have more outputs than there are tokens; it hardly ever takes these.
     if (std::cmp_less(token, words->vocabulary_size())) on_text(words->text_of(token));

@@ -21,9 +21,9 @@ struct GenerationOptions {
   // et al. 2020).
   double top_p = 1;
   uint64_t seed = 1;
-  // The token that ends a text: nothing follows it, and it is not told. generate_text() knows it
-  // from the tokenizer.
-  std::optional<int32_t> end;
+  // Tokens that end a text: nothing follows them, and they are not told. Where none is given,
+  // generate_text() takes the tokenizer's.
+  std::vector<int32_t> ends = {};
   bool ignore_end = false;  // generate_text(): it is a token like any other
   bool cached = true;  // keys and values of earlier tokens are kept; else computed anew each time
 };
@@ -36,7 +36,8 @@ void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
               const GenerationOptions& options, const std::function<void(int32_t)>& on_token);
 
 // The same in text: tells the prompt and what follows it, piece by piece. `tokenizer`: what
-// make_tokenizer() takes; empty: tokens are bytes. Throws Error(invalid_argument) also for a
+// make_tokenizer() takes; empty: tokens are bytes. What it puts around a text is before the prompt,
+// and is not told. Throws Error(invalid_argument) also for a
 // tokenizer that is not the model's.
 void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
                    const std::string& prompt, const GenerationOptions& options,

@@ -35,6 +35,7 @@ LoadedModel::LoadedModel(const std::string& path, std::optional<int64_t> context
                          int64_t needed) {
   const ModelSource source = open_model(path);
   tokenizer_ = tokenizer_of(source);
+  ends_ = ends_of(source);
   Json configuration = source.configuration;
   if (const Json* const own = configuration.is_null() ? nullptr : configuration.find("context")) {
     configuration["context"] = context.value_or(std::min(own->get<int64_t>(), needed));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "training/arena.h"
@@ -24,10 +25,13 @@ class LoadedModel {
   Decoder& model() { return *model_; }
   // What make_tokenizer() takes; empty where none came with the model.
   const std::string& tokenizer() const { return tokenizer_; }
+  // The tokens that end a text, as the model says; empty: it does not.
+  const std::vector<int32_t>& ends() const { return ends_; }
 
  private:
   std::unique_ptr<Decoder> model_;
   std::string tokenizer_;
+  std::vector<int32_t> ends_;
   Arena memory_;
 };
 

@@ -5,6 +5,7 @@
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/step_directory.h"
+#include "training/hugging_face/config_reader.h"
 #include "training/hugging_face/directory.h"
 #include "training/hugging_face/import.h"
 #include "training/models/registry.h"
@@ -52,6 +53,21 @@ std::string tokenizer_of(const ModelSource& source) {
   const auto has = [&](const char* name) { return fs::is_regular_file(folder / name, error); };
   const bool found = has("tokenizer.json") || (has("vocab.json") && has("merges.txt"));
   return !source.companions.empty() && found ? source.companions : "";
+}
+
+std::vector<int32_t> ends_of(const ModelSource& source) {
+  if (source.companions.empty()) return {};
+  for (const char* const name : {"generation_config.json", "config.json"}) {
+    const fs::path path = fs::path(source.companions) / name;
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) continue;
+    const Json config = hugging_face::ConfigReader::open(path).json();
+    const Json* const ends = config.find("eos_token_id");
+    if (ends == nullptr || ends->is_null()) continue;
+    if (ends->is_number()) return {ends->get<int32_t>()};
+    return ends->get<std::vector<int32_t>>();
+  }
+  return {};
 }
 
 }  // namespace tutti::training

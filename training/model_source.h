@@ -1,8 +1,10 @@
 // A model that is stored somewhere: its values, and what it is.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "training/checkpoint/tensor_source.h"
@@ -26,5 +28,9 @@ bool is_from_elsewhere(const std::string& path);
 // Where files of tokenizers are among a model's companions, what make_tokenizer() takes; else
 // empty.
 std::string tokenizer_of(const ModelSource& source);
+
+// The tokens that end a text, as the model's generation_config.json or else its config.json says
+// ("eos_token_id": one, or a list); empty: nothing says.
+std::vector<int32_t> ends_of(const ModelSource& source);
 
 }  // namespace tutti::training

@@ -1,10 +1,12 @@
 #include "training/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/configuration.h"
@@ -21,6 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kTimeToAskAll{1};
+constexpr const char* kRate = "lr";            // in the state: the last step's
 constexpr const char* kNoise = "noise_scale";  // in the state: NoiseScale::Averages
 
 double seconds(std::chrono::nanoseconds duration) {
@@ -100,6 +103,7 @@ class Trainer::Loop {
   void save_if_best(const Evaluation& validation);
   Json state() const;
   void go_on_from(const Json& state);
+  void tell_of_jump(double last_rate) const;
   void keep_in_memory(uint64_t every);
   struct StepsDone {
     std::vector<StepResult> results;
@@ -177,10 +181,23 @@ Json Trainer::Loop::state() const {
   return {{"samples", std::min(done_ * options_.batch, options_.samples)},
           {"batch", options_.batch},
           {"seed", options_.seed},
+          {kRate, done_ == 0 ? 0 : options_.schedule.at(static_cast<int64_t>(done_))},
           {kNoise, {noise.gradient_square, noise.noise, noise.weight}}};
 }
 
+// More steps than the run had make another schedule.
+void Trainer::Loop::tell_of_jump(double last_rate) const {
+  const auto step = static_cast<int64_t>(done_);
+  if (last_rate <= 0 || world_.rank() != 0 || done_ == feed_.steps()) return;
+  const double same_step = options_.schedule.at(step);
+  if (std::abs(same_step - last_rate) < 0.1 * last_rate) return;
+  log(LogLevel::warning, cat("the learning rate jumps from ", last_rate, " in step ", step, " to ",
+                             options_.schedule.at(step + 1), " in step ", step + 1,
+                             ": its schedule is another one than before"));
+}
+
 void Trainer::Loop::go_on_from(const Json& state) {
+  tell_of_jump(state.value(kRate, 0.0));
   if (!state.contains(kNoise)) return;
   const Json& noise = state.at(kNoise);
   noise_scale_.go_on_from({noise.at(0), noise.at(1), noise.at(2)});

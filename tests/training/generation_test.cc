@@ -99,8 +99,8 @@ TEST(GenerationTest, StopsBeforeTheTokenThatEndsTheText) {
   Writer writer(kGpt2);
   GenerationOptions options{.tokens = 30, .seed = 1};
   std::vector<int32_t> tokens = writer.write(kPrompt, options);
-  options.end = tokens[20];
-  tokens.erase(std::ranges::find(tokens, *options.end), tokens.end());
+  options.ends = {tokens[20]};
+  tokens.erase(std::ranges::find(tokens, options.ends.front()), tokens.end());
   EXPECT_EQ(writer.write(kPrompt, options), tokens);
 }
 

@@ -28,7 +28,9 @@ int sample(const SampleOptions& options) {
       std::ssize(options.prompt) + std::max<int64_t>(options.generation.tokens, 1);
   training::LoadedModel loaded(options.model, options.context, DType::f32, needed);
   const std::string& tokenizer = options.tokenizer.empty() ? loaded.tokenizer() : options.tokenizer;
-  training::generate_text(loaded.model(), DType::f32, tokenizer, options.prompt, options.generation,
+  training::GenerationOptions generation = options.generation;
+  if (options.tokenizer.empty()) generation.ends = loaded.ends();
+  training::generate_text(loaded.model(), DType::f32, tokenizer, options.prompt, generation,
                           [](const std::string& text) {
                             std::fwrite(text.data(), 1, text.size(), stdout);
                             std::fflush(stdout);
@@ -58,8 +60,10 @@ void add_sample(CommandLine& line) {
                   "and among the likeliest that together have this probability")
       .show_default();
   command.add_option("--seed", options->generation.seed, "of the choices").show_default();
-  command.add_flag("--ignore-eos", options->generation.ignore_end,
-                   "go on where the model ends the text, by its tokenizer's end-of-text token");
+  command.add_flag(
+      "--ignore-eos", options->generation.ignore_end,
+      "go on where the model ends the text: at the tokens that its configuration names, or "
+      "else at its tokenizer's end of text");
   command.add_option("--context", options->context,
                      "tokens that the model sees (default: as in training)");
   command.add_option("--tokenizer", options->tokenizer,

@@ -57,7 +57,9 @@ std::string Progress::line(const StepReport& report, size_t columns) const {
   if (report.result.skipped) parts.push_back({"(skipped: overflow)", 0});
   const double rate = report.samples_per_second * o_.units_per_sample;
   parts.push_back({cat(fixed(rate, 0), " ", o_.unit, "/s"), 1});
-  parts.push_back({cat("MFU ", fixed(100 * report.flops_per_second / o_.peak, 0), "%"), 3});
+  // Boosted clocks may be above those that the peak was measured with.
+  const double used = std::min(1.0, report.flops_per_second / o_.peak);
+  parts.push_back({cat("MFU ", fixed(100 * used, 0), "%"), 3});
   parts.push_back({cat("waiting ", fixed(100 * report.waiting_share, 0), "%"), 4});
   if (report.step < report.steps) {
     const auto done = static_cast<double>(report.step - first_ + 1);

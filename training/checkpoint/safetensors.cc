@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -63,6 +64,10 @@ class Header {
     }
     std::memcpy(&length, bytes_.data(), sizeof length);
     const uint64_t left = bytes_.size() - sizeof length;
+    if (is_git_lfs_pointer({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()})) {
+      throw Error(ErrorCode::invalid_argument, cat(path_, " is no good safetensors file"),
+                  {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
+    }
     if (length > kMaxHeader) refuse(cat("its header is said to have ", length, " bytes"));
     if (length > left) {
       refuse(cat("its header is said to have ", length, " bytes, but only ", left, " follow"));

@@ -51,7 +51,8 @@ BpeTokenizer::BpeTokenizer(BpeDescription description)
       model_(std::move(description.vocabulary)),
       texts_(std::move(description.texts)),
       blanks_to_strip_(description.blanks_to_strip),
-      end_of_text_(description.end_of_text) {}
+      end_of_text_(description.end_of_text),
+      frame_(std::move(description.frame)) {}
 
 // Without a rule for words the whole text is one. Where no token has a marker after something else,
 // nothing is ever merged over that place, and it may be cut there without a change.

@@ -46,6 +46,7 @@ struct BpeDescription {
   std::vector<std::optional<std::string>> texts;  // what token i stands for; none: no such token
   size_t blanks_to_strip = 0;                     // from the beginning of a decoded text
   std::optional<int32_t> end_of_text;
+  Tokenizer::Frame frame;
 };
 
 class BpeTokenizer final : public Tokenizer {
@@ -60,6 +61,7 @@ class BpeTokenizer final : public Tokenizer {
   size_t vocabulary_size() const override { return texts_.size(); }
   std::optional<int32_t> find(std::string_view name) const override;
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  Frame frame() const override { return frame_; }
   size_t last_cut(std::string_view text) const override;
 
  private:
@@ -80,6 +82,7 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<std::optional<std::string>> texts_;
   size_t blanks_to_strip_;
   std::optional<int32_t> end_of_text_;
+  Frame frame_;
 };
 
 }  // namespace tutti::training

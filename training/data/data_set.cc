@@ -32,7 +32,7 @@ Tokens::Tokens(TextData text)
       kinds_(256),
       fingerprint_(text_->fingerprint()) {}
 
-Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
+Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation, bool holds_out)
     : training_file_(std::move(training)), validation_file_(std::move(validation)) {
   const uint64_t size = training_file_->size();
   if (validation_file_ && validation_file_->size() == 0) {
@@ -43,7 +43,7 @@ Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
                 cat("a file of ", size, " tokens is too short to train on"),
                 {.remedy = cat("give at least ", kMinTokens, " tokens")});
   }
-  training_size_ = validation_file_ ? size : size - size / 10;
+  training_size_ = validation_file_ || !holds_out ? size : size - size / 10;
   const TokenSummary all = training_file_->summary();
   const TokenSummary own = validation_file_ ? validation_file_->summary() : TokenSummary{};
   kinds_ = std::max(all.format.vocabulary, own.format.vocabulary);
@@ -85,7 +85,7 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool d
   const uint64_t training = tokens_.training_size();
   size_ = training < 2 * context_ ? 0 : (training - context_) / context_;
   validation_size_ = tokens_.validation_size() < 1 ? 0 : (tokens_.validation_size() - 1) / context_;
-  if (size_ > 0 && validation_size_ > 0) return;
+  if (size_ > 0 && (validation_size_ > 0 || tokens_.validation_size() == 0)) return;
   throw Error(ErrorCode::invalid_argument,
               cat("a text of ", training, " tokens and ", tokens_.validation_size(),
                   " for validation has no window of ", context),

@@ -56,8 +56,11 @@ class DataSet {
 class Tokens {
  public:
   explicit Tokens(TextData text);
-  // Throws Error(invalid_argument) for files that are too short to learn from.
-  explicit Tokens(TokenFile training, std::optional<TokenFile> validation = {});
+  // Without a file to validate on the last tenth is held out, or with `holds_out` false nothing:
+  // the shards of one data set are validated on once. Throws Error(invalid_argument) for files that
+  // are too short to learn from.
+  explicit Tokens(TokenFile training, std::optional<TokenFile> validation = {},
+                  bool holds_out = true);
 
   uint64_t training_size() const { return training_size_; }
   uint64_t validation_size() const;

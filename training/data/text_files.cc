@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/data/byte_source.h"
@@ -28,12 +29,13 @@ Error unreadable_text(const std::string& path, int errno_value) {
                       {.remedy = "check the path and its permissions"});
 }
 
-// Whether there is a NUL byte in what a file begins with; files of columns have them.
-bool is_binary(const std::string& path) {
-  if (kind_of(path) == DocumentKind::columns) return false;
+// Why what a file begins with is no text, or no columns; "" if it is. These have NUL bytes.
+std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
-  return block.find('\0') != block.npos;
+  if (is_git_lfs_pointer(block)) return "a pointer of Git LFS, not fetched";
+  if (kind_of(path) == DocumentKind::columns) return "";
+  return block.find('\0') != block.npos ? "it has NUL bytes" : "";
 }
 
 // Why a file of a directory is no data, by its name; "" of others. Copies that programs leave, and
@@ -111,7 +113,7 @@ class Directory {
     if (type != fs::file_type::regular) return "no regular file";
     if (const std::string_view why = no_data_by_name(name); !why.empty()) return why;
     if (entry.file_size(error) == 0) return "empty";
-    if (is_binary(entry.path())) return "it has NUL bytes";
+    if (const std::string_view why = why_no_text(entry.path()); !why.empty()) return why;
     if (targets_.contains(fs::canonical(entry.path()))) return "a link to a file that is taken";
     return "";
   }
@@ -136,11 +138,10 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
-  const bool binary = is_binary(path);
-  if (bytes == 0 || binary) {
+  const std::string why(bytes == 0 ? "it is empty" : why_no_text(path));
+  if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),
-                {.cause = binary ? "it has NUL bytes" : "it is empty",
-                 .remedy = "name a file with text in it"});
+                {.cause = why, .remedy = "name a file with text in it"});
   }
   files.push_back({path, bytes});
 }

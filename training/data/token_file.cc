@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "base/text.h"
 #include "training/random.h"
 
@@ -125,6 +126,12 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
   if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is no regular file");
   const auto bytes = static_cast<uint64_t>(status.st_size);
   if (bytes < sizeof(Header)) {
+    std::string text(bytes, '\0');
+    read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(text)));
+    if (is_git_lfs_pointer(text)) {
+      throw Error(ErrorCode::invalid_argument, cat(path_, " is not a token file"),
+                  {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
+    }
     refuse_tokens(path_, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
   }
   Header header;

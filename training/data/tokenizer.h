@@ -41,6 +41,13 @@ class Tokenizer {
   // The one that ends documents, if the tokenizer has one.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
+  // What stands around every text that a model is given: a beginning of text, mostly. It is no part
+  // of what encode() makes.
+  struct Frame {
+    std::vector<int32_t> before, after;
+  };
+  virtual Frame frame() const { return {}; }
+
   // The last place at which this text may be cut, whatever follows it: the tokens of the two parts
   // are the tokens of the whole. For text that comes in pieces. 0: there is none.
   virtual size_t last_cut(std::string_view text) const = 0;

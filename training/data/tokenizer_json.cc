@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
+#include "base/git_lfs.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -87,6 +88,7 @@ class TokenizerReader {
     read_decoder();
     read_added_tokens();
     find_marker();
+    read_post_processor();
     return std::move(description_);
   }
 
@@ -287,6 +289,39 @@ class TokenizerReader {
     }
   }
 
+  // Tokens around a text, by template or as BERT and RoBERTa have them. Others (ByteLevel) change
+  // no tokens.
+  void read_post_processor() {
+    Tokenizer::Frame& frame = description_.frame;
+    for (const Json* step : components(json_, "post_processor", "processors")) {
+      const std::string type = type_of(*step);
+      if (type == "TemplateProcessing") {
+        read_template(*step, frame);
+      } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+        frame.before.insert(frame.before.begin(), step->at("cls").at(1).get<int32_t>());
+        frame.after.push_back(step->at("sep").at(1).get<int32_t>());
+      }
+    }
+  }
+
+  // {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {...}}], "special_tokens": {"<s>":
+  // {"ids": [1]}}}
+  static void read_template(const Json& step, Tokenizer::Frame& frame) {
+    std::vector<int32_t> before;
+    bool passed = false;
+    for (const Json& part : step.at("single")) {
+      if (part.contains("Sequence")) {
+        passed = true;
+        continue;
+      }
+      const auto name = part.at("SpecialToken").at("id").get<std::string>();
+      const auto ids = step.at("special_tokens").at(name).at("ids").get<std::vector<int32_t>>();
+      std::vector<int32_t>& side = passed ? frame.after : before;
+      side.insert(side.end(), ids.begin(), ids.end());
+    }
+    frame.before.insert(frame.before.begin(), before.begin(), before.end());
+  }
+
   // What a normalizer writes for a blank.
   void find_marker() {
     for (const auto& [from, to] : description_.normalizer.replacements) {
@@ -347,6 +382,12 @@ std::optional<int32_t> find_end(const BpeDescription& description, const std::st
   return std::nullopt;
 }
 
+bool is_pointer(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) &&
+         is_git_lfs_pointer(file_text(path, FileKind::tokenizer));
+}
+
 }  // namespace
 
 BpeDescription read_tokenizer_json(const std::string& path) {
@@ -356,6 +397,10 @@ BpeDescription read_tokenizer_json(const std::string& path) {
     description.end_of_text = find_end(description, path);
     return description;
   } catch (const Error& error) {
+    if (is_pointer(path)) {
+      throw Error(error.code(), cat("cannot take the tokenizer ", path),
+                  {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
+    }
     throw Error(error.code(), cat("cannot take the tokenizer ", path),
                 {.cause = error.what(),
                  .remedy = "take a tokenizer.json with byte-pair encoding, as those of GPT-2 and "

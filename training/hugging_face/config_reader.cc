@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/files.h"
@@ -23,6 +24,10 @@ ConfigReader ConfigReader::open(const std::string& path) {
   try {
     return {Json::parse(text), path};
   } catch (const Error& error) {
+    if (is_git_lfs_pointer(text)) {
+      throw Error(ErrorCode::invalid_argument, cat(path, " is no model's configuration"),
+                  {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
+    }
     throw Error(ErrorCode::invalid_argument, cat(path, " is no model's configuration"),
                 {.cause = error.what()});
   }

@@ -46,6 +46,22 @@ bool is_plain_name(const std::string& name) {
               {.where = where, .remedy = "get or write the directory anew"});
 }
 
+// Where there are weights in another format alone.
+void refuse_other_weights(const std::string& directory) {
+  for (const char* const name :
+       {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "model.pt",
+        "tf_model.h5", "flax_model.msgpack", "model.gguf"}) {
+    if (!is_file(in_directory(directory, name))) continue;
+    throw Error(ErrorCode::unsupported,
+                cat("the directory has its weights in ", name, " alone, and not in ", kWeightsFile),
+                {.where = directory,
+                 .cause = "files that Python has pickled can run programs when they are read",
+                 .remedy = cat("convert it: python -c \"from transformers import "
+                               "AutoModelForCausalLM as M; M.from_pretrained('",
+                               directory, "').save_pretrained('", directory, "-safetensors')\"")});
+  }
+}
+
 // By file, the tensors that the index says are in it.
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const ConfigReader index = ConfigReader::open(path);
@@ -130,6 +146,7 @@ void Directory::open_files() {
   const std::string one = in_directory(path_, kWeightsFile);
   // As transformers takes them: an index beside it is left over from files that were before.
   if (is_file(one) || !is_file(index)) {
+    if (!is_file(one)) refuse_other_weights(path_);
     files_.emplace_back(one);
     return;
   }

@@ -5,8 +5,8 @@
 
 namespace tutti::training {
 
-// Floating-point operations per second of one thread in a large matrix product of this type,
-// measured in some 100 ms.
+// Floating-point operations per second of one thread in a large matrix product of this type: the
+// best of some 100 ms, by the thread's processor time, so that other programs do not make it less.
 double measured_peak(DType type);
 
 }  // namespace tutti::training

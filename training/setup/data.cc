@@ -54,10 +54,11 @@ void refuse_texts_of_tokens(const RunOptions& options) {
 
 LoadedData load_data(RunOptions& options) {
   LoadedData loaded;
-  if (!options.validation.empty() &&
-      (options.data.size() != 1 || !options.data.front().ends_with(".bin"))) {
-    throw Error(ErrorCode::invalid_argument, "--validation goes with one token file",
-                {.remedy = "give one --data FILE.bin, or leave --validation out"});
+  const bool all_are_tokens = std::ranges::all_of(
+      options.data, [](const std::string& path) { return path.ends_with(".bin"); });
+  if (!options.validation.empty() && !all_are_tokens) {
+    throw Error(ErrorCode::invalid_argument, "--validation goes with token files",
+                {.remedy = "give --data FILE.bin, one or several, or leave --validation out"});
   }
   const Inputs inputs = kind_of(options.model).traits.inputs;
   if (inputs == Inputs::images) {
@@ -106,9 +107,11 @@ LoadedData load_data(RunOptions& options) {
   } else {
     for (const std::string& path : options.data) {
       TokenFile file(path);
+      // Shards of one data set have one file to validate on.
+      const bool is_given = !options.validation.empty();
       std::optional<TokenFile> validation;
-      if (!options.validation.empty()) validation.emplace(options.validation);
-      Tokens tokens(std::move(file), std::move(validation));
+      if (is_given && loaded.sets.empty()) validation.emplace(options.validation);
+      Tokens tokens(std::move(file), std::move(validation), !is_given);
       vocabulary = std::max(vocabulary, tokens.kinds());
       add(std::move(tokens));
     }

@@ -59,6 +59,48 @@ TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
   }
 }
 
+// As generate() of transformers: at any of the tokens that the model names.
+TEST_F(HuggingFaceCommands, ATextEndsWhereTheModelSays) {
+  train_llama(path("run"));
+  expect_good({"export", path("run"), path("hf")});
+  Json all = Json::array();
+  for (int token = 0; token < 256; ++token) all.push_back(token);
+  const std::string file = path("hf/config.json");
+  Json config = Json::parse(read(file));
+  config["eos_token_id"] = all;
+  write("hf/config.json", config.dump());
+  EXPECT_EQ(sample(path("hf")), "Once\n");
+  const Words on = {"sample", path("hf"), "--prompt", "Once", "--tokens", "9", "--ignore-eos"};
+  EXPECT_GT(expect_good(on).out.size(), 8u);
+  // What is made for generating comes first.
+  write("hf/generation_config.json", R"({"eos_token_id": 300})");
+  EXPECT_GT(sample(path("hf")).size(), 40u);
+  write("hf/generation_config.json", R"({"temperature": 1})");
+  EXPECT_EQ(sample(path("hf")), "Once\n");
+}
+
+TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
+  train_llama(path("run"));
+  expect_good({"export", path("run"), path("hf")});
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5000000\n";
+  const auto refusal = [&](const Words& words) {
+    const Result result = run(words);
+    EXPECT_EQ(result.code, 1) << result.err;
+    return result.err;
+  };
+  write("hf/model.safetensors", pointer);
+  EXPECT_THAT(refusal({"import", path("hf"), path("a")}),
+              AllOf(HasSubstr("pointer of Git LFS"), HasSubstr("git lfs pull")));
+  std::filesystem::rename(path("hf/model.safetensors"), path("hf/pytorch_model.bin"));
+  EXPECT_THAT(refusal({"import", path("hf"), path("a")}),
+              AllOf(HasSubstr("its weights in pytorch_model.bin alone"), HasSubstr("convert it")));
+  EXPECT_THAT(refusal({"train", "--data", write("tokens.bin", pointer)}),
+              HasSubstr("pointer of Git LFS"));
+  EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}),
+              HasSubstr("a pointer of Git LFS"));
+}
+
 TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
   train_llama(path("run"));
   const Json one = evaluate(path("run")), two = evaluate(path("run"), {"--ranks", "2"});

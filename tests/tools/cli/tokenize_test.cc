@@ -36,6 +36,11 @@ class Tokenize : public Cli {
   }
 };
 
+TEST_F(Tokenize, NothingToLearnIsRefused) {
+  expect_refused({"--data", write("blank.jsonl", "\n\n")},
+                 {"nothing is left to learn", "the texts are empty"});
+}
+
 TEST_F(Tokenize, BytesAndAValidationFile) {
   const Result result =
       run({"tokenize", "--data", write("text", "0123456789abcdefghi\xc3\xa9"), "--out",

@@ -62,6 +62,22 @@ TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
   EXPECT_THAT(out_, HasSubstr(cat("epochs           0.22 of ", a, ", 0.30 of ", b, "\n")));
 }
 
+// As FineWeb is kept: some files to train on, and one to validate on.
+TEST_F(TrainData, ShardsHaveOneFileToValidateOn) {
+  std::string text;
+  while (text.size() < 2000) text += cat("sentence ", text.size(), ". ");
+  const std::string a = tokenized(write("a", text.substr(0, 2000)));
+  const std::string b = tokenized(write("b", text.substr(500, 1000)));
+  const std::string v = tokenized(write("v", text.substr(0, 700)));
+  const Words words = {"--ranks", "1", "--steps", "4", "--data", a, b};
+  Words with = words;
+  with.insert(with.end(), {"--validation", v});
+  const std::vector<Json> lines = trained(with);
+  // 43 windows of 16 in 700 tokens, and nothing of the shards.
+  EXPECT_EQ(lines.back().at("validation_samples"), 43 * 16);
+  EXPECT_NE(trained(words).back().at("validation_samples"), 43 * 16);
+}
+
 TEST_F(TrainData, DocumentMasksHideOtherDocuments) {
   std::filesystem::create_directory(path("tokenizer"));
   Json vocabulary = training::tiny_vocabulary();

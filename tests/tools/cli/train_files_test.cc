@@ -24,9 +24,10 @@ class TrainFiles : public Cli {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  void train(const Words& more) const {
-    const Result result = run(command(more));
+  Result train(const Words& more) const {
+    Result result = run(command(more));
     EXPECT_EQ(result.code, 0) << result.out << result.err;
+    return result;
   }
 
   using Numbers = std::map<std::string, double>;
@@ -108,6 +109,15 @@ TEST_F(TrainFiles, SayTheSame) {
     }
   }
   EXPECT_GT(in_json.at(3).at("perplexity"), 1);
+}
+
+TEST_F(TrainFiles, AJumpOfTheRateIsToldOf) {
+  const Words files = {"--checkpoint", path("run")};
+  Words first = files, second = files;
+  first.insert(first.end(), {"--steps", "20"});
+  train(first);
+  second.insert(second.end(), {"--steps", "60", "--resume"});
+  EXPECT_THAT(train(second).err, HasSubstr("the learning rate jumps from "));
 }
 
 // Of a run that went back to an earlier step.

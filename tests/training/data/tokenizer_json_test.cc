@@ -125,6 +125,33 @@ TEST_F(TokenizerJsonTest, KnowsTheEndOfText) {
   EXPECT_EQ(made("llama3").end_of_text(), 1);
 }
 
+// What `transformers` puts around a text by default.
+TEST_F(TokenizerJsonTest, KnowsWhatStandsAroundATextOnce) {
+  Json json = described("llama3");
+  const auto frame = [&](const Json& post_processor) {
+    json["post_processor"] = post_processor;
+    return make_tokenizer(write("tokenizer.json", json.dump()))->frame();
+  };
+  const Json part = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto special = [](const char* name) {
+    return Json{{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+  };
+  const Json beginning = {
+      {"type", "TemplateProcessing"},
+      {"single", Json::array({special("<a>"), part, special("<b>")})},
+      {"special_tokens", {{"<a>", {{"ids", {0}}}}, {"<b>", {{"ids", {1, 2}}}}}}};
+  EXPECT_THAT(frame(beginning).before, ElementsAre(0));
+  EXPECT_THAT(frame(beginning).after, ElementsAre(1, 2));
+  const Json byte_level = {{"type", "ByteLevel"}};
+  const Json several = {{"type", "Sequence"}, {"processors", Json::array({byte_level, beginning})}};
+  EXPECT_THAT(frame(several).before, ElementsAre(0));
+  EXPECT_TRUE(frame(byte_level).before.empty());
+  EXPECT_TRUE(frame(Json()).before.empty());
+  EXPECT_THAT(
+      frame({{"type", "RobertaProcessing"}, {"sep", {"</s>", 2}}, {"cls", {"<s>", 0}}}).after,
+      ElementsAre(2));
+}
+
 TEST_F(TokenizerJsonTest, IsFoundInADirectoryOrByItsName) {
   const std::string file = write("tokenizer.json", described("llama3").dump());
   EXPECT_EQ(make_tokenizer(file)->find("<|eot_id|>"), 2);

@@ -1,7 +1,11 @@
 #include "bindings/mpi/values.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
 
 namespace tutti::mpi {
 
@@ -53,17 +57,64 @@ void in_pieces(std::byte* place, uint64_t count, MPI_Datatype type, Move move) {
   }
 }
 
+// A place and a type of elements there. MPI_BOTTOM, where types have absolute addresses, is null,
+// which MPICH 4.0's MPI_Pack refuses: then the place is where the elements begin, and the type is
+// moved back by as much.
+class Located {
+ public:
+  Located(std::byte* place, MPI_Datatype type) : place_(place), type_(type) {
+    if (place != nullptr) return;
+    MPI_Aint low = 0;
+    MPI_Aint extent = 0;
+    PMPI_Type_get_true_extent(type, &low, &extent);
+    if (low == 0) return;
+    const int one = 1;
+    const MPI_Aint back = -low;
+    PMPI_Type_create_hindexed(1, &one, &back, type, &type_);
+    PMPI_Type_commit(&type_);
+    is_own_ = true;
+    place_ = reinterpret_cast<std::byte*>(low);  // NOLINT(performance-no-int-to-ptr)
+  }
+  ~Located() {
+    if (is_own_) PMPI_Type_free(&type_);
+  }
+  Located(const Located&) = delete;
+  Located& operator=(const Located&) = delete;
+
+  std::byte* place() const { return place_; }
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  std::byte* place_;
+  MPI_Datatype type_;
+  bool is_own_ = false;
+};
+
+void check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  PMPI_Error_string(status, text, &length);
+  throw Error(ErrorCode::invalid_argument, cat("the MPI library's ", call, " failed"),
+              {.cause = std::string(text, static_cast<size_t>(length))});
+}
+
 void pack_elements(std::byte* from, uint64_t count, MPI_Datatype type, std::byte* to) {
   in_pieces(from, count, type, [&](std::byte* place, int elements, int bytes, uint64_t start) {
     int position = 0;
-    PMPI_Pack(place, elements, type, to + start, bytes, &position, MPI_COMM_SELF);
+    const Located at(place, type);
+    check(PMPI_Pack(at.place(), elements, at.type(), to + start, bytes, &position, MPI_COMM_SELF),
+          "MPI_Pack");
   });
 }
 
 void unpack_elements(std::byte* to, uint64_t count, MPI_Datatype type, std::byte* from) {
   in_pieces(to, count, type, [&](std::byte* place, int elements, int bytes, uint64_t start) {
     int position = 0;
-    PMPI_Unpack(from + start, bytes, &position, place, elements, type, MPI_COMM_SELF);
+    const Located at(place, type);
+    check(
+        PMPI_Unpack(from + start, bytes, &position, at.place(), elements, at.type(), MPI_COMM_SELF),
+        "MPI_Unpack");
   });
 }
 

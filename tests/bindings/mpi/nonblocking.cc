@@ -71,6 +71,77 @@ void things_may_be_freed(const Group& group) {
          std::vector<int>(kCount, 2 * group.size));
 }
 
+// Two arrays by their addresses, from no place at all.
+void absolute_types(const Group& group) {
+  constexpr int kCount = 3000;
+  std::vector<int> numbers(kCount, group.rank == 0 ? 7 : -1);
+  std::vector<double> reals(kCount, group.rank == 0 ? 0.5 : -1);
+  const int counts[] = {kCount, kCount};
+  MPI_Aint places[2] = {};
+  MPI_Get_address(numbers.data(), &places[0]);
+  MPI_Get_address(reals.data(), &places[1]);
+  const MPI_Datatype types[] = {MPI_INT, MPI_DOUBLE};
+  MPI_Datatype both = MPI_DATATYPE_NULL;
+  MPI_Type_create_struct(2, counts, places, types, &both);
+  MPI_Type_commit(&both);
+  MPI_Bcast(MPI_BOTTOM, 1, both, 0, group.comm);
+  expect("numbers of an absolute type", group, numbers, std::vector<int>(kCount, 7));
+  expect("reals of an absolute type", group, reals, std::vector<double>(kCount, 0.5));
+  if (group.rank == 0) numbers[1] = 8;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(MPI_BOTTOM, 1, both, 0, group.comm, &request);
+  MPI_Type_free(&both);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect<int>("an Ibcast of an absolute type", group, {numbers[1]}, {8});
+}
+
+// Ends a call by looking again and again, as look(request, done) does.
+template <typename Look>
+void ends_by(const char* name, const Group& group, const Look& look) {
+  constexpr int kCount = 20000;
+  std::vector<int> in(kCount, 1);
+  std::vector<int> out(kCount);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(in.data(), out.data(), kCount, MPI_INT, MPI_SUM, group.comm, &request);
+  for (int done = 0; done == 0;) look(request, done);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect(name, group, out, std::vector<int>(kCount, group.size));
+}
+
+// Every function of the standard that completes a request, or tells that it is complete.
+void every_completing_function(const Group& group) {
+  MPI_Status status = {};
+  int index = 0;
+  ends_by("Test", group, [&](MPI_Request& r, int& done) { MPI_Test(&r, &done, &status); });
+  ends_by("Testall", group,
+          [&](MPI_Request& r, int& done) { MPI_Testall(1, &r, &done, MPI_STATUSES_IGNORE); });
+  ends_by("Testany", group,
+          [&](MPI_Request& r, int& done) { MPI_Testany(1, &r, &index, &done, &status); });
+  ends_by("Testsome", group, [&](MPI_Request& r, int& done) {
+    MPI_Testsome(1, &r, &done, &index, MPI_STATUSES_IGNORE);
+  });
+  ends_by("Waitall", group,
+          [&](MPI_Request& r, int& done) { done = 1 + MPI_Waitall(1, &r, MPI_STATUSES_IGNORE); });
+  ends_by("Waitany", group,
+          [&](MPI_Request& r, int& done) { done = 1 + MPI_Waitany(1, &r, &index, &status); });
+  ends_by("Waitsome", group, [&](MPI_Request& r, int& done) {
+    MPI_Waitsome(1, &r, &done, &index, MPI_STATUSES_IGNORE);
+  });
+  ends_by("Request_get_status", group,
+          [&](MPI_Request& r, int& done) { MPI_Request_get_status(r, &done, &status); });
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+  ends_by("Request_get_status_all", group, [&](MPI_Request& r, int& done) {
+    MPI_Request_get_status_all(1, &r, &done, MPI_STATUSES_IGNORE);
+  });
+  ends_by("Request_get_status_any", group, [&](MPI_Request& r, int& done) {
+    MPI_Request_get_status_any(1, &r, &index, &done, &status);
+  });
+  ends_by("Request_get_status_some", group, [&](MPI_Request& r, int& done) {
+    MPI_Request_get_status_some(1, &r, &done, &index, MPI_STATUSES_IGNORE);
+  });
+#endif
+}
+
 // Many at a time, on two communicators, ended from the last to the first.
 void many_at_a_time(const Group& group) {
   constexpr int kCalls = 300;
@@ -125,6 +196,8 @@ int main(int argc, char** argv) {
     // Without Tutti, Open MPI 4.1.4 now and then crashes: its schedule uses the freed communicator.
     if (with_tutti) things_may_be_freed(world);
     many_at_a_time(world);
+    absolute_types(world);
+    every_completing_function(world);
   }
   if (with_tutti && world.size > 1) errors_come_with_the_request(world);
   return finish();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,15 @@ struct PlotOptions {
   std::string out;
   std::string title = "training losses";
 };
+
+bool is_json(std::string_view text) {
+  try {
+    Json::parse(text);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 Json parse_line(const std::string& path, int number, const std::string& line) {
   std::string problem = " is no JSON object";
@@ -45,7 +55,11 @@ Json parse_line(const std::string& path, int number, const std::string& line) {
 // that was resumed has some steps again: these count.
 LossCurves read_run(const std::string& path) {
   LossCurves run{.name = std::filesystem::path(path).stem().string()};
-  std::istringstream lines(file_text(path, FileKind::losses));
+  std::string text = file_text(path, FileKind::losses);
+  // The last line of a run that is under way, or was killed, may be half there.
+  const size_t whole = text.rfind('\n') + 1;
+  if (whole > 0 && !is_json(std::string_view(text).substr(whole))) text.resize(whole);
+  std::istringstream lines(std::move(text));
   uint64_t step = 0;
   int number = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -135,10 +135,25 @@ std::optional<int> slurm_local_size(const Environment& environment) {
   return tasks[static_cast<size_t>(*node)];
 }
 
+// A container, say, that passes some of the variables on only: without the others each task of the
+// step would be a job by itself. A batch script is told that it is task 0.
+void require_whole_step(const Environment& environment) {
+  const std::optional<int> task = optional_number(environment, "SLURM_PROCID");
+  if (task.value_or(0) == 0) return;
+  throw Error(ErrorCode::bootstrap,
+              cat("SLURM_PROCID=", *task, " says that this is one of several tasks, but ",
+                  environment("SLURM_STEP_ID") ? "SLURM_STEP_NUM_TASKS" : "SLURM_STEP_ID",
+                  " is not set, which says of which step"),
+              {.cause = "something between srun and this program keeps back Slurm's variables",
+               .remedy = "pass all that begin with SLURM_ on, or set RANK, WORLD_SIZE, MASTER_ADDR "
+                         "and MASTER_PORT"});
+}
+
 // A batch script is no step, though Slurm tells it a rank: who starts ranks there does it himself.
 std::optional<FoundJob> read_slurm(const Environment& environment) {
   const auto step = environment("SLURM_STEP_ID");
   if (!step || !environment("SLURM_PROCID") || !environment("SLURM_STEP_NUM_TASKS")) {
+    require_whole_step(environment);
     return std::nullopt;
   }
   // These are of all components of a heterogeneous job, if the step has several.

@@ -52,6 +52,13 @@ TEST_F(Plot, OneRunIsDrawnAsTrainDoesIt) {
   EXPECT_THAT(read(picture), AllOf(HasSubstr(">training<"), HasSubstr(">validation<")));
 }
 
+TEST_F(Plot, HalfALineAtTheEndIsLeftOut) {
+  const std::string whole = read(slow());
+  const Result result = run({"plot", write("slow.jsonl", whole + "{\"step\": 3, \"lo")});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("slow +2 +4\\.2500 +4\\.1250\n"));
+}
+
 TEST_F(Plot, WhatIsNoRunIsRefused) {
   const auto refused = [&](const std::string& file, const std::string& said) {
     const Result result = run({"plot", file});

@@ -140,7 +140,21 @@ TEST(JobSources, ABatchScriptOfSlurmIsNoRank) {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
   script.erase("SLURM_STEP_NUM_TASKS");
+  script["SLURM_PROCID"] = "0";
   EXPECT_FALSE(find(script));
+}
+
+TEST(JobSources, ATaskOfSlurmThatLacksItsStepIsNamed) {
+  for (const char* const lacks : {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}) {
+    Variables task = kSlurm;
+    task.erase(lacks);
+    try {
+      find(task);
+      ADD_FAILURE() << "it would be alone";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("SLURM_PROCID=2"), HasSubstr(lacks)));
+    }
+  }
 }
 
 // salloc opens a shell as a step of its own, with this number.

@@ -138,7 +138,8 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
-  const std::string why(bytes == 0 ? "it is empty" : why_no_text(path));
+  std::string why(why_no_text(path));  // what is no real file may have 0 bytes, and cannot be read
+  if (why.empty() && bytes == 0) why = "it is empty";
   if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),
                 {.cause = why, .remedy = "name a file with text in it"});

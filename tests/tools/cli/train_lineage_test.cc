@@ -169,7 +169,7 @@ TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
   const Result result = trained(saving({"--steps", "6", "--resume"}));
   EXPECT_THAT(result.err, AllOf(HasSubstr("passing over step-00000006"), HasSubstr("has 99 bytes"),
                                 HasSubstr("goes on from step 4")));
-  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6, 5, 6));
+  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6)) << "each once";
   EXPECT_EQ(losses(), whole);
 }
 

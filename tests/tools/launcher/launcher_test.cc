@@ -277,7 +277,8 @@ TEST(Launcher, NonsenseIsRefused) {
 
 TEST(Launcher, TheFirstRankReadsItsStandardInput) {
   const Result result =
-      Process({"bash", "-c", cat("echo hello | ", launcher_path(), " 2 - 1 bash -c 'cat; echo end of $RANK'")})
+      Process({"bash", "-c",
+               cat("echo hello | ", launcher_path(), " 2 - 1 bash -c 'cat; echo end of $RANK'")})
           .finish();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("[0] hello\n"));

@@ -10,11 +10,11 @@ using DeviceThread = tutti::gpu::CudaThread;
 #include "collectives/gpu/run_call.h"
 
 // Its parameter is read where the driver has put it: a copy would be one for each thread.
-#define TUTTI_KERNEL(type, ...)                                               \
-  extern "C" __global__ void __launch_bounds__(tutti::gpu::kMostThreads, 1)   \
-      tutti_run_##type(const TUTTI_GRID_CONSTANT tutti::gpu::Launch launch) { \
-    DeviceThread thread;                                                      \
-    tutti::gpu::run_call<__VA_ARGS__>(thread, launch);                        \
+#define TUTTI_KERNEL(type, ...)                                                                  \
+  extern "C" __global__ void __launch_bounds__(tutti::gpu::kMostThreads, 1) tutti_run_##type(       \
+      const TUTTI_GRID_CONSTANT tutti::gpu::Launch launch) {                                     \
+    DeviceThread thread;                                                                         \
+    tutti::gpu::run_call<__VA_ARGS__>(thread, launch);                                           \
   }
 
 using namespace tutti::kernels;  // NOLINT: elements, each named once

@@ -1,4 +1,5 @@
-// What MPI 4.1 adds to the functions that tell whether requests are done (completion.cc).
+// The functions of MPI 4.1 that tell whether requests are complete; earlier ones are in
+// completion.cc.
 #include <mpi.h>
 
 #include "bindings/mpi/requests.h"

@@ -19,7 +19,7 @@ namespace {
 
 // How long a remote shell may take to go once its agent has no more to do.
 constexpr std::chrono::milliseconds kFarewell{1000};
-// A remote shell that takes longer to start the agent is told of.
+// After this time without an answer from the agent, the launcher says so.
 constexpr std::chrono::seconds kPatience{5};
 
 void say(const std::string& text) {

@@ -159,7 +159,7 @@ class LineReader final : public DocumentReader {
   uint64_t number_ = 0;
 };
 
-// Whether the first line is an object by itself: some call JSON lines .json.
+// True if the first line is a JSON object by itself: some name files of JSON lines .json.
 bool begins_with_record(const std::string& path) {
   constexpr size_t kMost = 16 * kBlock;  // of a line
   const std::unique_ptr<ByteSource> source = open_bytes(path);

@@ -97,9 +97,10 @@ Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
                        {.remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
   }
   const auto resize = [&](uint64_t bytes) {
-    // Else SIGXFSZ would end the process.
-    if (exceeds_file_limit(bytes)) errno = EFBIG;
-    return !exceeds_file_limit(bytes) && ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
+    if (!exceeds_file_limit(bytes))
+      return ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
+    errno = EFBIG;  // as ftruncate() would say, but SIGXFSZ would end the process
+    return false;
   };
   if (!resize(geometry.total_bytes() + heap_bytes) && !resize(geometry.total_bytes())) {
     const int reason = errno;

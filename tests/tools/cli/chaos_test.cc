@@ -266,8 +266,9 @@ TEST_F(Chaos, PassesSplitsThatAreAborted) {
   const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
                               {tutti(), "run", "-n", "3", "--", splits, "100"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  // Where the abort comes after a rank's last call, nobody waits for it any more.
-  EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] "));
+  // A part whose ranks have all they need of it when it is aborted ends well: how many do is a
+  // matter of moments. None hangs, is wrong or leaks.
+  EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] +0 +0 +0 "));
 }
 
 // At messages: there are none before all have found each other, from when on deaths are survived.

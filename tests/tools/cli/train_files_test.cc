@@ -120,7 +120,7 @@ TEST_F(TrainFiles, AJumpOfTheRateIsToldOf) {
   EXPECT_THAT(train(second).err, HasSubstr("the learning rate jumps from "));
 }
 
-// Of a run that went back to an earlier step.
+// The run is resumed from a step before its last one.
 TEST_F(TrainFiles, HaveEachStepOnce) {
   const Words files = {"--csv", path("c"), "--checkpoint", path("run"), "--steps", "6"};
   Words first = files, second = files;

@@ -125,7 +125,7 @@ TEST_F(TokenizerJsonTest, KnowsTheEndOfText) {
   EXPECT_EQ(made("llama3").end_of_text(), 1);
 }
 
-// What `transformers` puts around a text by default.
+// `transformers` puts these tokens around a text by default.
 TEST_F(TokenizerJsonTest, KnowsWhatStandsAroundATextOnce) {
   Json json = described("llama3");
   const auto frame = [&](const Json& post_processor) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/xml_file.h"
+#include "topology/bus_address.h"
 #include "topology/link_speeds.h"
 
 namespace tutti {
@@ -24,6 +26,9 @@ constexpr size_t kMostDevices = 1 << 16;
 constexpr size_t kMostOfAKind =
     1024;  // of NUMA nodes, which are all linked to each other, and GPUs
 constexpr int kDeepest = 32;
+// PCI classes.
+constexpr uint32_t kNvlinkSwitch = 0x068000;
+constexpr uint32_t kPowerBridge = 0x068001;
 
 class NcclReader {
  public:
@@ -78,6 +83,23 @@ class NcclReader {
     }
     return *value;
   }
+  // As number_or; writers of these files put -1 where they do not know.
+  template <typename Number>
+  Number known_or(const pugi::xml_node& node, const char* attribute, Number unknown) const {
+    const auto value = number_or<Number>(node, attribute, unknown);
+    return value == Number{-1} ? unknown : value;
+  }
+  std::string bus(const pugi::xml_node& node, const char* attribute) const {
+    return bus_address(text(node, attribute));
+  }
+  // The PCI class: "0x030200", also without "0x" or in capitals. 0: unknown.
+  uint32_t pci_class(const pugi::xml_node& node, const char* attribute) const {
+    std::string_view word = text(node, attribute);
+    if (word.starts_with("0x") || word.starts_with("0X")) word.remove_prefix(2);
+    uint32_t value = 0;
+    std::from_chars(word.data(), word.data() + word.size(), value, 16);
+    return value;
+  }
   int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const {
     const int value = number_or<int>(node, attribute, absent);
     if (value < 0 && value != absent) {
@@ -86,17 +108,21 @@ class NcclReader {
     return value;
   }
 
-  // "16 GT/s", "16.0 GT/s PCIe"; the default where the file leaves it open.
+  // "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; the default where the file does not say. An unknown
+  // width is 0, -1 or, from the kernel, 255.
   double pci_speed(const pugi::xml_node& pci, double unknown) const {
     const std::string_view word = text(pci, "link_speed");
-    const int lanes = natural_or(pci, "link_width", 0);
-    if (lanes > 64) xml_.refuse(pci, cat("link_width=\"", lanes, "\" is no width of PCI Express"));
-    if (word.empty() || word.starts_with("Unknown")) return unknown;
+    int lanes = known_or(pci, "link_width", 0);
+    if (lanes == 255) lanes = 0;
+    if (lanes < 0 || lanes > 64)
+      xml_.refuse(pci, cat("link_width=\"", lanes, "\" is no width of PCI Express"));
+    if (word.empty() || word == "-1" || word.starts_with("Unknown")) return unknown;
     double gigatransfers = 0;
     const auto [end, status] =
         std::from_chars(word.data(), word.data() + word.size(), gigatransfers);
-    const std::string_view unit = word.substr(static_cast<size_t>(end - word.data()));
-    if (status != std::errc{} || !unit.starts_with(" GT/s") || !(gigatransfers > 0) ||
+    std::string_view unit = word.substr(static_cast<size_t>(end - word.data()));
+    if (unit.starts_with(' ')) unit.remove_prefix(1);
+    if (status != std::errc{} || !unit.starts_with("GT/s") || !(gigatransfers > 0) ||
         gigatransfers > 1024) {
       xml_.refuse(pci, cat("link_speed=", in_quotes(word), " is no speed of PCI Express"),
                   "write it as \"16 GT/s\"");
@@ -152,30 +178,29 @@ class NcclReader {
   }
 
   void read_pci(const pugi::xml_node& pci, int above, int cpu, int depth) {
-    const std::string bus(text(pci, "busid"));
-    if (bus.empty()) xml_.refuse(pci, "<pci> has no busid");
-    const std::string_view type = text(pci, "class");
+    const std::string address = bus(pci, "busid");
+    if (address.empty()) xml_.refuse(pci, "<pci> has no busid");
+    const uint32_t type = pci_class(pci, "class");
+    if (type == kNvlinkSwitch) nvlink_switch_buses_.emplace(graph_.node(above).host, address);
     const pugi::xml_node gpu = pci.child("gpu");
     const pugi::xml_node nic = pci.child("nic");
-    if (gpu || type.starts_with("0x03") || type.starts_with("0x12")) {
+    if (gpu || type >> 16 == 0x03 || type >> 16 == 0x12) {
       read_gpu(pci, gpu, above, cpu);
-    } else if (nic || type.starts_with("0x02")) {
+    } else if (nic || type >> 16 == 0x02) {
       read_card(pci, nic, above);
-    } else if (type.starts_with("0x0604") || pci.child("pci")) {
+    } else if (type >> 8 == 0x0604 || pci.child("pci")) {
       const int node =
-          add(pci, NodeKind::pci_switch, graph_.node(above).host, -1, cat("pci_switch ", bus));
+          add(pci, NodeKind::pci_switch, graph_.node(above).host, -1, cat("pci_switch ", address));
       connect(above, node, LinkClass::pci, pci_speed(pci, kUnknownPciGBps));
       read_below(pci, node, cpu, depth + 1);
     }  // else: a disk, or what else there may be
   }
 
   void read_gpu(const pugi::xml_node& pci, const pugi::xml_node& gpu, int above, int cpu) {
-    Gpu added{.cpu = cpu,
-              .bus = std::string(text(pci, "busid")),
-              .gcn = std::string(text(gpu, "gcn")),
-              .element = gpu};
+    Gpu added{
+        .cpu = cpu, .bus = bus(pci, "busid"), .gcn = std::string(text(gpu, "gcn")), .element = gpu};
     // AMD's `sm` counts compute units.
-    if (gpu && added.gcn.empty()) added.capability = natural_or(gpu, "sm", 0);
+    if (gpu && added.gcn.empty()) added.capability = std::max(known_or(gpu, "sm", 0), 0);
     const int number = gpu ? natural_or(gpu, "dev", -1) : -1;
     if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostDevices)) {
       xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev beyond ", kMostDevices));
@@ -202,7 +227,7 @@ class NcclReader {
     const auto ports = std::distance(nic.children("net").begin(), nic.children("net").end());
     if (ports > 1) {
       const int card = add(pci, NodeKind::pci_switch, graph_.node(above).host, -1,
-                           cat("card ", text(pci, "busid")));
+                           cat("card ", bus(pci, "busid")));
       connect(above, card, LinkClass::pci, slot);
       read_nic(nic, card, slot);
     } else if (ports == 1) {
@@ -210,7 +235,7 @@ class NcclReader {
     } else {  // a cloud's file, which leaves the rest to be probed
       const int host = graph_.node(above).host;
       const int card =
-          add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", text(pci, "busid")));
+          add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", bus(pci, "busid")));
       connect(above, card, LinkClass::pci, slot);
       connect(card, network(), LinkClass::network, slot);
     }
@@ -225,11 +250,11 @@ class NcclReader {
       const auto [known, is_new] = nets_.try_emplace({host, number, name}, -1);
       if (is_new) {
         known->second = add(net, NodeKind::nic, host, number, name.empty() ? "net" : name);
-        const double megabits = number_or<double>(net, "speed", 0);
+        const double megabits = known_or<double>(net, "speed", 0);
         if (!(megabits >= 0) || megabits > 1e8) {
           xml_.refuse(net, cat("speed=", in_quotes(text(net, "speed")), " is no speed in Mbit/s"));
         }
-        const double latency = number_or<double>(net, "latency", 0);
+        const double latency = known_or<double>(net, "latency", 0);
         if (latency < 0) xml_.refuse(net, "latency must not be negative");
         graph_.connect({known->second, network(), LinkClass::network,
                         megabits > 0 ? megabits / 8000 : slot,
@@ -302,13 +327,14 @@ class NcclReader {
       xml_.refuse(link, cat("count=\"", count, "\" is not from 1 to 1024"));
     }
     const int host = graph_.node(gpu.node).host;
-    const std::string_view type = text(link, "tclass");
+    const uint32_t type = pci_class(link, "tclass");
+    const std::string target = bus(link, "target");
     int other = -1;
-    if (const Gpu* peer = gpu_at(host, text(link, "target"))) {
+    if (const Gpu* peer = gpu_at(host, target)) {
       other = peer->node;
-    } else if (type == "0x068000") {
+    } else if (type == kNvlinkSwitch || nvlink_switch_buses_.contains({host, target})) {
       other = nvlink_switch(link, host);
-    } else if (type == "0x068001") {  // POWER: to the processor
+    } else if (type == kPowerBridge) {  // POWER: to the processor
       other = gpu.cpu;
     }
     // To itself, or to a GPU that the file does not have: nobody can use it.
@@ -359,8 +385,9 @@ class NcclReader {
   std::vector<Cpu> cpus_;
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
-  std::map<std::pair<int, int>, Fast> fast_;  // from a GPU, as it tells them
-  std::map<int, int> nvlink_switches_;        // by host
+  std::map<std::pair<int, int>, Fast> fast_;                   // from a GPU, as it tells them
+  std::map<int, int> nvlink_switches_;                         // by host
+  std::set<std::pair<int, std::string>> nvlink_switch_buses_;  // host and PCI address
   int unnamed_cards_ = 0;
   int network_ = -1;
 };

@@ -71,13 +71,9 @@ class Library {
   bool is_ready_ = false;
 };
 
-// "00000000:06:00.0" -> "0000:06:00.0"
 std::string bus_of(const PciInfo& pci) {
-  std::string bus(pci.bus_id, std::find(pci.bus_id, pci.bus_id + sizeof pci.bus_id, '\0'));
-  std::ranges::transform(bus, bus.begin(), [](unsigned char c) { return std::tolower(c); });
-  const size_t colon = bus.find(':');
-  if (colon != std::string::npos && colon > 4) bus.erase(0, colon - 4);
-  return bus;
+  const char* const end = std::find(pci.bus_id, pci.bus_id + sizeof pci.bus_id, '\0');
+  return bus_address({pci.bus_id, end});
 }
 
 NvmlGpu gpu_of(const Library& nvml, Device device, const PciInfo& pci) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tests/support/test_data.h"
+#include "topology/bus_address.h"
 #include "topology/graph_json.h"
 #include "topology/graph_report.h"
 #include "topology/graph_text.h"
@@ -116,6 +117,54 @@ TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   const Route way = route(graph, graph.rank_nodes()[0], graph.rank_nodes()[1]);
   EXPECT_EQ(way.type, PathType::NVL);
   EXPECT_DOUBLE_EQ(way.GBps, 12 * 20);
+}
+
+// The same PCI address in the spellings of NVML, of the kernel and of lspci.
+TEST(NcclXml, MatchesBusIdsInEverySpelling) {
+  EXPECT_EQ(bus_address("00000000:0A:1f.7"), "0000:0a:1f.7");
+  EXPECT_EQ(bus_address("0A:00.0"), "0000:0a:00.0");
+  EXPECT_EQ(bus_address("00010000:01:00.0"), "10000:01:00.0");
+  EXPECT_EQ(bus_address("fffffff:ffff:ff"), "fffffff:ffff:ff");
+  EXPECT_EQ(bus_address(""), "");
+  const std::string usual = "target=\"0000:";
+  for (const char* domain : {"target=\"00000000:", "target=\"0:", "target=\""}) {
+    std::string xml = kTwoGpus;
+    for (size_t at = 0; (at = xml.find(usual, at)) != std::string::npos;) {
+      xml.replace(at, usual.size(), domain);
+    }
+    const Graph graph = parse_nccl_topology(xml, "spelling.xml");
+    const Route way = route(graph, graph.rank_nodes()[0], graph.rank_nodes()[1]);
+    EXPECT_EQ(way.type, PathType::NVL) << domain;
+    EXPECT_DOUBLE_EQ(way.GBps, 80) << domain;
+  }
+}
+
+TEST(NcclXml, TakesUnknownValuesForAbsent) {
+  const auto with = [](const std::string& what, const std::string& instead) {
+    std::string xml = kTwoGpus;
+    xml.replace(xml.find(what), what.size(), instead);
+    return to_json(parse_nccl_topology(xml, "unknown.xml"));
+  };
+  EXPECT_EQ(with(" speed=\"100000\"", " speed=\"-1\""), with(" speed=\"100000\"", ""));
+  EXPECT_EQ(with(" latency=\"1.5\"", " latency=\"-1\""), with(" latency=\"1.5\"", ""));
+  for (const char* width : {"-1", "0", "255"}) {
+    EXPECT_EQ(with(" link_width=\"8\"", cat(" link_width=\"", width, "\"")),
+              with(" link_width=\"8\"", ""));
+  }
+  EXPECT_EQ(with("\"16.0 GT/s PCIe\"", "\"16GT/s\""), with("", ""));
+  EXPECT_EQ(with("class=\"0x020700\"", "class=\"020700\""), with("", ""));
+  EXPECT_EQ(with("sm=\"80\"", "sm=\"-1\""), with("sm=\"80\"", ""));
+}
+
+// A file may list the switches as PCI devices, and leave out what a link's target is.
+TEST(NcclXml, FindsSwitchesByTheirBus) {
+  const Graph graph = parse_nccl_topology(
+      R"(<system version="1"><cpu numaid="0">
+        <pci busid="0000:10:00.0" class="0x030200"><gpu dev="0" sm="80">
+          <nvlink target="0000:C0:00.0" count="2"/></gpu></pci>
+        <pci busid="0000:c0:00.0" class="0x068000"/></cpu></system>)",
+      "switch.xml");
+  EXPECT_EQ(count(graph, NodeKind::nvlink_switch), 1);
 }
 
 TEST(NcclXml, RefusesBadFilesWithTheirLine) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "training/checkpoint/shared_verification.h"
 #include "training/hugging_face/import.h"
 #include "training/initial.h"
 #include "training/model_source.h"
@@ -71,8 +72,19 @@ std::string RunOrigin::first_does(const std::function<std::string()>& work) {
 // Returns the folder that is resumed, or "".
 std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
   if (options_.checkpoint.empty()) return "";
+  SharedVerification verification(group_);
+  const bool shares = options_.resume && group_.size > 1;
+  if (shares && group_.rank != 0) verification.serve();
   return first_does([&]() -> std::string {
-    directory_.emplace(options_.checkpoint, run_start(options_), writers(options_, world_));
+    const StepCheck check = [&](const Checkpoint& step) { verification.verify(step); };
+    try {
+      directory_.emplace(options_.checkpoint, run_start(options_), writers(options_, world_),
+                         check);
+    } catch (...) {
+      if (shares) verification.finish();
+      throw;
+    }
+    if (shares) verification.finish();
     if (!directory_->resumed()) return "";
     for (const std::string& text : check_chosen(*directory_->resumed(), configuration, options_)) {
       log(LogLevel::warning, cat("the run goes on with other settings: ", text));

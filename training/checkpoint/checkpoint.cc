@@ -44,6 +44,13 @@ void require_size(const std::string& path, uint64_t size, uint64_t expected) {
                                                size < expected ? ": it was cut off" : ""));
 }
 
+void require_checksum(std::span<const std::byte> bytes, const std::string& expected,
+                      const std::string& path) {
+  if (checksum_of(bytes) == expected) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat(path, " is damaged: its checksum does not fit its bytes"));
+}
+
 Manifest manifest_in(const std::string& folder) {
   const std::string file = cat(folder, '/', kManifestFile);
   return parse_manifest(read_text(file), file);
@@ -73,7 +80,7 @@ Checkpoint Checkpoint::open_alone(const std::string& folder) { return Checkpoint
 const std::byte* Checkpoint::bytes_of(const StoredPiece& piece, const std::string& name,
                                       size_t first, size_t) const {
   try {
-    return whole_file(piece.file).find(name)->bytes.data() + first;
+    return verified(piece, name) + first;
   } catch (const Error& error) {
     throw refusal(path(), error);
   }
@@ -102,27 +109,46 @@ void Checkpoint::verify() const {
 }
 
 void Checkpoint::verify_alone() const {
-  for (int file = 0; file < manifest().world(); ++file) whole_file(file);
+  for (int file = 0; file < manifest().world(); ++file) verify_file(file);
 }
 
-const SafetensorsFile& Checkpoint::whole_file(int index) const {
-  std::optional<SafetensorsFile>& file = files_[static_cast<size_t>(index)];
+// Its size and its header are as the manifest says.
+Checkpoint::File& Checkpoint::opened_file(int index) const {
+  std::optional<File>& file = files_[static_cast<size_t>(index)];
   if (file) return *file;
   const FileEntry& expected = manifest().files[static_cast<size_t>(index)];
   MappedFile mapped(cat(path(), '/', manifest().file_name(index)));
   const std::string path = mapped.path();
   require_size(path, mapped.bytes().size(), expected.bytes);
-  if (checksum_of(mapped.bytes()) != expected.checksum) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(path, " is damaged: its checksum does not fit its bytes"));
-  }
+  const bool is_early = expected.header_checksum.empty();
+  if (is_early) require_checksum(mapped.bytes(), expected.checksum, path);
   SafetensorsFile stored(std::move(mapped));
+  if (!is_early) require_checksum(stored.header(), expected.header_checksum, path);
   const std::string piece = disagreement(manifest(), index, stored);
   if (!piece.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(path, " does not have ", in_quotes(piece), " as ", kManifestFile, " says"));
   }
-  return file.emplace(std::move(stored));
+  return file.emplace(File{.stored = std::move(stored), .is_verified = is_early});
+}
+
+void Checkpoint::verify_file(int index) const {
+  File& file = opened_file(index);
+  if (file.is_verified) return;
+  require_checksum(file.stored.bytes(), manifest().files[static_cast<size_t>(index)].checksum,
+                   file.stored.path());
+  file.is_verified = true;
+}
+
+const std::byte* Checkpoint::verified(const StoredPiece& piece, const std::string& name) const {
+  if (piece.checksum.empty()) verify_file(piece.file);
+  File& file = opened_file(piece.file);
+  const std::span<const std::byte> bytes = file.stored.find(name)->bytes;
+  if (!file.is_verified && !file.pieces.contains(name)) {
+    require_checksum(bytes, piece.checksum, file.stored.path());
+    file.pieces.insert(name);
+  }
+  return bytes.data();
 }
 
 bool Checkpoint::is_whole(const std::string& path) {

@@ -89,6 +89,7 @@ void OutputFile::fail(const char* what, int errno_value) const {
 void OutputFile::write(std::span<const std::byte> bytes) {
   size_ += bytes.size();
   checksum_.add(bytes);
+  part_.add(bytes);
   while (!bytes.empty()) {
     const size_t part = std::min(bytes.size(), kBuffer - buffer_.size());
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(part));

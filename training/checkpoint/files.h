@@ -52,6 +52,8 @@ class OutputFile {
   // Of what was written so far.
   uint64_t size() const { return size_; }
   std::string checksum() const { return checksum_.hex(); }
+  // Checksum of what was written since the last call, or since the start.
+  std::string take_part_checksum() { return std::exchange(part_, Checksum()).hex(); }
 
  private:
   void flush();
@@ -62,6 +64,7 @@ class OutputFile {
   std::vector<std::byte> buffer_;
   uint64_t size_ = 0;
   Checksum checksum_;
+  Checksum part_;
   bool finished_ = false;
 };
 

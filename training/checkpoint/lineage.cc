@@ -122,7 +122,8 @@ std::string describe_runs(const std::vector<StepSeen>& steps) {
   return text;
 }
 
-ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted, bool verify) {
+ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted,
+                       const StepCheck& check) {
   const std::vector<StepSeen> steps = look_at_steps(directory);
   if (steps.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
@@ -138,7 +139,7 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
   for (const int64_t step : candidates(steps, run, wanted, latest)) {
     try {
       Checkpoint checkpoint = opened(directory, step);
-      if (verify) checkpoint.verify_alone();
+      check(checkpoint);
       ChosenStep chosen{std::move(checkpoint), std::move(skipped), {}, {}, latest == step};
       for (const StepSeen& seen : steps) {
         const bool own = !seen.error && seen.step <= step && (seen.run == run || seen.run.empty());

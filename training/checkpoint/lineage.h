@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,12 +42,15 @@ struct ChosenStep {
   bool is_latest = false;        // `latest` names it
 };
 
+// Throws Error where a step's files are not whole: a step of which it throws is skipped.
+using StepCheck = std::function<void(const Checkpoint&)>;
+
 // The newest whole step of a run; with `wanted` the newest up to that one, which must be there.
 // Where there are several runs, it is the one that `latest` names. Reads all files of a step before
-// it is chosen, unless `verify` is false. Throws Error(invalid_argument) where there is none, or
-// nothing says which run it is; Error(unsupported) rather than passing over a step that a newer
+// it is chosen, unless `check` does otherwise. Throws Error(invalid_argument) where there is none,
+// or nothing says which run it is; Error(unsupported) rather than passing over a step that a newer
 // Tutti has saved.
 ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted,
-                       bool verify = true);
+                       const StepCheck& check = &Checkpoint::verify_alone);
 
 }  // namespace tutti::training

@@ -17,6 +17,7 @@ constexpr const char* kFormat = "tutti-checkpoint";
 constexpr int kOldest = 1;
 constexpr int kVersion = 2;
 constexpr const char* kChecksum = "xxh3_64";
+constexpr const char* kHeaderChecksum = "header_xxh3_64";
 
 // {"xxh3_64": "0123456789abcdef",
 std::string first_line(std::string_view rest) {
@@ -30,7 +31,11 @@ bool is_cut(const TensorEntry& tensor) {
 
 Json to_json(const std::vector<StoredPiece>& pieces) {
   Json list = Json::array();
-  for (const StoredPiece& piece : pieces) list.push_back({piece.first, piece.count, piece.file});
+  for (const StoredPiece& piece : pieces) {
+    Json entry = {piece.first, piece.count, piece.file};
+    if (!piece.checksum.empty()) entry.push_back(piece.checksum);
+    list.push_back(std::move(entry));
+  }
   return list;
 }
 
@@ -50,7 +55,8 @@ Json to_json(const TensorEntry& tensor) {
 void add_pieces(TensorEntry& tensor, const Slice& slice, const Json& pieces) {
   for (const Json& piece : pieces) {
     tensor.add(slice,
-               {piece.at(0).get<int64_t>(), piece.at(1).get<int64_t>(), piece.at(2).get<int>()});
+               {piece.at(0).get<int64_t>(), piece.at(1).get<int64_t>(), piece.at(2).get<int>(),
+                piece.size() > 3 ? piece.at(3).get<std::string>() : std::string()});
   }
 }
 
@@ -88,8 +94,9 @@ Manifest manifest_of(const Json& root) {
   if (const Json* const mark = root.find("fence")) manifest.fence = fence_mark_of(*mark);
   if (const Json* const all = root.find("configuration")) manifest.configuration = *all;
   for (const Json& file : root.at("files")) {
-    manifest.files.push_back(
-        {file.at("bytes").get<uint64_t>(), file.at(kChecksum).get<std::string>()});
+    manifest.files.push_back({file.at("bytes").get<uint64_t>(),
+                              file.at(kChecksum).get<std::string>(),
+                              file.value(kHeaderChecksum, std::string())});
   }
   for (const auto& [name, entry] : root.at("tensors").items()) {
     manifest.tensors.push_back(tensor_of(name, entry));
@@ -209,8 +216,10 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.configuration.empty()) root["configuration"] = manifest.configuration;
   for (int i = 0; i < manifest.world(); ++i) {
     const FileEntry& file = manifest.files[static_cast<size_t>(i)];
-    root["files"].push_back(
-        {{"name", manifest.file_name(i)}, {"bytes", file.bytes}, {kChecksum, file.checksum}});
+    Json entry = {
+        {"name", manifest.file_name(i)}, {"bytes", file.bytes}, {kChecksum, file.checksum}};
+    if (!file.header_checksum.empty()) entry[kHeaderChecksum] = file.header_checksum;
+    root["files"].push_back(std::move(entry));
   }
   for (const TensorEntry& tensor : manifest.tensors) {
     root["tensors"][tensor.info.name] = to_json(tensor);

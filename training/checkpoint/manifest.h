@@ -20,7 +20,8 @@ inline constexpr const char* kManifestFile = "checkpoint.json";
 struct StoredPiece {
   int64_t first = 0;
   int64_t count = 0;
-  int file = 0;  // index in Manifest::files
+  int file = 0;          // index in Manifest::files
+  std::string checksum;  // of its bytes, as Checksum::hex(); empty: an earlier Tutti saved it
   bool operator==(const StoredPiece&) const = default;
 };
 // "model.x[0:64]"; of a slice that is not the whole "model.x{0:2+4:5, 0:4}[0:12]".
@@ -44,7 +45,8 @@ struct TensorEntry {
 // One for each rank, in the order of ranks.
 struct FileEntry {
   uint64_t bytes = 0;
-  std::string checksum;  // of all its bytes, as Checksum::hex()
+  std::string checksum;         // of all its bytes, as Checksum::hex()
+  std::string header_checksum;  // of SafetensorsFile::header(); empty: an earlier Tutti saved it
   bool operator==(const FileEntry&) const = default;
 };
 std::string rank_file_name(int rank, int world);

@@ -57,9 +57,11 @@ void refuse_other_run(const std::string& directory, const std::string& run, bool
                      " another directory, or remove the old run by --overwrite")});
 }
 
-ChosenStep chosen(const std::string& directory, const RunStart& start, bool verify) {
+void check_nothing(const Checkpoint&) {}
+
+ChosenStep chosen(const std::string& directory, const RunStart& start, const StepCheck& check) {
   std::error_code error;
-  if (fs::is_directory(directory, error)) return choose_step(directory, start.step, verify);
+  if (fs::is_directory(directory, error)) return choose_step(directory, start.step, check);
   throw Error(ErrorCode::invalid_argument, cat("there is no directory ", directory, " to resume"),
               {.remedy = "check the path, or leave out --resume to start a new run there"});
 }
@@ -111,13 +113,14 @@ bool RunDirectory::resumes(const std::string& directory, const RunStart& start) 
   return start.resume && !(start.or_new && steps_in(directory).empty());
 }
 
-RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterHistory history)
+RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterHistory history,
+                           const StepCheck& check)
     : path_(checked_path(directory)) {
   check_options(start);
   const bool resumed = resumes(path_, start);
   if (resumed) {
     // The lock names the run: which one it is, descriptions tell.
-    run_ = chosen(path_, start, false).checkpoint.manifest().run;
+    run_ = chosen(path_, start, check_nothing).checkpoint.manifest().run;
   } else {
     make(path_);
   }
@@ -130,7 +133,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   lock_->claim();
   is_new_ = !resumed;
   if (resumed) {
-    resumed_ = chosen(path_, start, true);
+    resumed_ = chosen(path_, start, check);
     own_ = resumed_->own;
     best_ = best_step(path_);
     if (best_ && !std::ranges::binary_search(own_, *best_)) best_.reset();
@@ -149,7 +152,7 @@ std::optional<ChosenStep> RunDirectory::check(const std::string& directory, cons
   if (!resumed) make(path);
   DirectoryLock lock(path, "about-to-start");
   lock.claim();
-  if (resumed) return chosen(path, start, false);
+  if (resumed) return chosen(path, start, check_nothing);
   if (!start.overwrite) refuse_other_run(path, new_run_identity(), start.resumable);
   return std::nullopt;
 }

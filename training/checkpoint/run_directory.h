@@ -44,7 +44,9 @@ class RunDirectory {
   // folder or has nothing to resume, and Error(system) where it cannot be written.
   // `history`: what the writer goes on from, where it is what deaths have left of a job; then a
   // directory that is written by a part of the job that has gone on without it is refused as well.
-  RunDirectory(std::string directory, const RunStart& start, WriterHistory history = {});
+  // `check`: how the files of a step to resume are verified.
+  RunDirectory(std::string directory, const RunStart& start, WriterHistory history = {},
+               const StepCheck& check = &Checkpoint::verify_alone);
   // Whether that goes on with a run.
   static bool resumes(const std::string& directory, const RunStart& start);
   // Throws what the constructor would, but does not read the steps' files. Returns the step that

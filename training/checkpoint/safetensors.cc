@@ -198,6 +198,12 @@ SafetensorsFile::SafetensorsFile(MappedFile file) : file_(std::move(file)) {
   for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].info.name] = i;
 }
 
+std::span<const std::byte> SafetensorsFile::header() const {
+  uint64_t length = 0;
+  std::memcpy(&length, bytes().data(), sizeof length);
+  return bytes().first(sizeof length + length);
+}
+
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &tensors_[found->second];

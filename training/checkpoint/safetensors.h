@@ -61,6 +61,9 @@ class SafetensorsFile {
   // Null where there is none of that name.
   const StoredTensor* find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
+  // The header with its length: all bytes before the data.
+  std::span<const std::byte> header() const;
 
  private:
   MappedFile file_;
@@ -84,6 +87,8 @@ class SafetensorsWriter {
   // Of the whole file so far.
   uint64_t size() const { return file_.size(); }
   std::string checksum() const { return file_.checksum(); }
+  // Checksum of what was written since the last call; the first call's is the header's.
+  std::string take_part_checksum() { return file_.take_part_checksum(); }
 
  private:
   OutputFile file_;

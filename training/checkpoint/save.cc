@@ -33,10 +33,8 @@ void rethrow_error(const Json& report, const std::string& who) {
 Json write_rank_file(const SaveRequest& request, const std::string& folder,
                      std::span<const TensorPiece> pieces, const Group& group) {
   std::vector<TensorInfo> tensors;
-  Json listed = Json::array();
   for (const TensorPiece& piece : pieces) {
     check_piece(piece);
-    listed.push_back(describe_piece(piece));
     if (piece.data.empty()) continue;
     tensors.push_back({piece_name(piece.name, slice_of(piece), piece.first, piece.data.cols),
                        piece.data.dtype,
@@ -44,6 +42,8 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
   }
   SafetensorsWriter file(cat(folder, '/', rank_file_name(group.rank, group.size)), tensors,
                          {{"format", "tutti-checkpoint"}, {"step", cat(request.step)}});
+  const std::string header = file.take_part_checksum();
+  Json listed = Json::array();
   for (const TensorPiece& piece : pieces) {
     request.at_phase("before a piece");
     if (piece.source != nullptr) {
@@ -51,9 +51,15 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
     } else {
       file.write({piece.data.data, piece.data.bytes()});
     }
+    Json description = describe_piece(piece);
+    description["checksum"] = file.take_part_checksum();
+    listed.push_back(std::move(description));
   }
   file.finish();
-  return {{"bytes", file.size()}, {"checksum", file.checksum()}, {"pieces", std::move(listed)}};
+  return {{"bytes", file.size()},
+          {"checksum", file.checksum()},
+          {"header_checksum", header},
+          {"pieces", std::move(listed)}};
 }
 
 // Throws what a rank failed by.
@@ -70,8 +76,9 @@ Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>&
   for (int rank = 0; rank < static_cast<int>(reports.size()); ++rank) {
     const Json report = Json::parse(reports[static_cast<size_t>(rank)]);
     rethrow_error(report, cat("rank ", rank, ": "));
-    manifest.files.push_back(
-        {report.at("bytes").get<uint64_t>(), report.at("checksum").get<std::string>()});
+    manifest.files.push_back({report.at("bytes").get<uint64_t>(),
+                              report.at("checksum").get<std::string>(),
+                              report.at("header_checksum").get<std::string>()});
     add_described(report.at("pieces"), rank, tensors);
   }
   for (auto& [name, tensor] : tensors) manifest.tensors.push_back(std::move(tensor));

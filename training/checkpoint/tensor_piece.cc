@@ -36,7 +36,7 @@ DescribedPiece described_piece(const Json& description) {
                     description.at("shape").get<std::vector<int64_t>>()};
   Slice slice(tensor.shape, ranges_of(description.at("ranges")));
   return {std::move(tensor), std::move(slice), description.at("first").get<int64_t>(),
-          description.at("count").get<int64_t>()};
+          description.at("count").get<int64_t>(), description.value("checksum", std::string())};
 }
 
 void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors) {
@@ -48,7 +48,7 @@ void add_described(const Json& pieces, int rank, std::map<std::string, TensorEnt
       throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
                                            in_quotes(name), " than a rank before it"));
     }
-    if (piece.count > 0) entry.add(piece.slice, {piece.first, piece.count, rank});
+    if (piece.count > 0) entry.add(piece.slice, {piece.first, piece.count, rank, piece.checksum});
   }
 }
 

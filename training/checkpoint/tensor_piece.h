@@ -36,6 +36,7 @@ struct DescribedPiece {
   Slice slice;
   int64_t first = 0;
   int64_t count = 0;
+  std::string checksum;  // of its bytes, as Checksum::hex(); empty: not known
 
   int64_t bytes() const { return count * static_cast<int64_t>(size_of(tensor.dtype)); }
 };

@@ -8,6 +8,7 @@
 #include "training/checkpoint/checksum.h"
 #include "training/checkpoint/lineage.h"
 #include "training/checkpoint/manifest.h"
+#include "training/checkpoint/shared_verification.h"
 
 namespace tutti::training {
 namespace {
@@ -128,6 +129,75 @@ TEST_F(Damage, LatestMustNameAStep) {
   }
   fs::remove(scratch_.path("run/latest"));
   expect_sample(Checkpoint::open(run()), 2);
+}
+
+// A rank that resumes reads what it needs of a file, and no more.
+TEST_F(Damage, WholePiecesOfADamagedFileAreRead) {
+  const Checkpoint whole = Checkpoint::open(run());
+  const TensorEntry& last = whole.manifest().tensors.back();
+  const StoredPiece piece = last.slices[0].pieces.back();
+  const std::string name =
+      piece_name(last.info.name, last.slices[0].slice, piece.first, piece.count);
+  const std::string path = cat(whole.path(), '/', whole.manifest().file_name(piece.file));
+  const SafetensorsFile stored(path);
+  const auto at = static_cast<size_t>(stored.find(name)->bytes.data() - stored.bytes().data());
+  std::string altered = read_bytes(path);
+  altered[at] = static_cast<char>(altered[at] ^ 1);
+  write_bytes(path, altered);
+  const Checkpoint checkpoint = Checkpoint::open(run());
+  for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
+    if (tensor.info.count() == 0) continue;
+    std::vector<float> values(static_cast<size_t>(tensor.info.count()));
+    const Tensor out = tensor_at(values.data(), DType::f32, 1, static_cast<int64_t>(values.size()));
+    const std::string error = error_of([&] { checkpoint.read(tensor.info.name, 0, out); });
+    if (tensor.info.name == last.info.name) {
+      EXPECT_THAT(error, AllOf(HasSubstr(path), HasSubstr("is damaged")));
+    } else {
+      EXPECT_EQ(error, "") << tensor.info.name;
+    }
+  }
+}
+
+TEST_F(Damage, CheckpointsWithoutPieceChecksumsAreVerifiedByFile) {
+  Manifest manifest = Checkpoint::open(run()).manifest();
+  for (FileEntry& entry : manifest.files) entry.header_checksum.clear();
+  for (TensorEntry& tensor : manifest.tensors) {
+    for (StoredSlice& slice : tensor.slices) {
+      for (StoredPiece& piece : slice.pieces) piece.checksum.clear();
+    }
+  }
+  write_bytes(file(kFiles[0]), to_text(manifest));
+  expect_sample(Checkpoint::open(run()), 2);
+  std::string altered = read_bytes(file(kFiles[2]));
+  altered.back() = static_cast<char>(altered.back() ^ 1);
+  write_bytes(file(kFiles[2]), altered);
+  expect_refused(kFiles[2]);
+}
+
+TEST_F(Damage, RanksVerifyAStepTogether) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const char* damaged : {"", kFiles[1], kFiles[2]}) {
+      const std::string whole = *damaged == 0 ? "" : read_bytes(file(damaged));
+      if (*damaged != 0) {
+        std::string altered = whole;
+        altered.back() = static_cast<char>(altered.back() ^ 1);
+        write_bytes(file(damaged), altered);
+      }
+      int64_t chosen = 0;
+      const std::vector<std::string> errors = run_ranks(ranks, [&](const Group& group) {
+        SharedVerification verification(group);
+        if (group.rank != 0) return verification.serve();
+        chosen = choose_step(run(), std::nullopt,
+                             [&](const Checkpoint& step) { verification.verify(step); })
+                     .checkpoint.manifest()
+                     .step;
+        verification.finish();
+      });
+      EXPECT_THAT(errors, ::testing::Each(""));
+      EXPECT_EQ(chosen, *damaged == 0 ? 2 : 1) << ranks << " ranks, damaged: " << damaged;
+      if (*damaged != 0) write_bytes(file(damaged), whole);
+    }
+  }
 }
 
 TEST_F(Damage, VerifyReadsAllFiles) {

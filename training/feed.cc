@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr int kStepsAhead = 2;
+constexpr int kFewestStepsAhead = 2;
 
 std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
                                 const std::vector<double>& weights) {
@@ -79,7 +79,8 @@ std::vector<double> Feed::epochs(uint64_t steps) const {
 
 std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
   return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
-                                            steps(), options_.workers, kStepsAhead);
+                                            steps(), options_.workers,
+                                            std::max(options_.workers, kFewestStepsAhead));
 }
 
 StepFeed Feed::make(uint64_t step) const {

@@ -38,7 +38,7 @@ struct FeedOptions {
   uint64_t seed = 1;
   int rank = 0;
   int ranks = 1;
-  int workers = 1;              // threads that make batches ahead; 0: when they are needed
+  int workers = 1;              // threads that each make a step ahead; 0: when it is needed
   std::vector<double> weights;  // of several data sets; empty: by their sizes
 };
 

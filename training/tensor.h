@@ -22,6 +22,15 @@ inline void require_host(const Backend* backend) {
   }
 }
 
+// Whether elements of the type are T: float is f32, double f64; the bits of 16-bit floats and whole
+// numbers are any T of their size.
+template <typename T>
+constexpr bool has_elements(DType dtype) {
+  if (std::is_same_v<T, float>) return dtype == DType::f32;
+  if (std::is_same_v<T, double>) return dtype == DType::f64;
+  return size_of(dtype) == sizeof(T);
+}
+
 // Does not own its memory. `stride` elements lie between the starts of two rows. `backend` says
 // which memory it is; null: the host's.
 template <bool is_const>
@@ -56,11 +65,14 @@ struct BasicTensor {
   Bytes* at(int64_t row, int64_t col) const {
     return data + static_cast<size_t>(row * stride + col) * size_of(dtype);
   }
-  // All elements; the tensor is contiguous, in the host's memory, and T is the type of its
-  // elements.
+  // All elements of a contiguous tensor. Throws Error(internal) where it is not in the host's
+  // memory, or T is not the type of its elements.
   template <typename T>
   std::span<Element<T>> values() const {
     require_host(backend);
+    if (!has_elements<T>(dtype)) {
+      throw Error(ErrorCode::internal, "a tensor is read as elements of another type");
+    }
     return {reinterpret_cast<Element<T>*>(data), static_cast<size_t>(size())};
   }
   operator BasicTensor<true>() const { return {data, dtype, rows, cols, stride, backend}; }

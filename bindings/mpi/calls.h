@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/mpi/arguments.h"
 #include "bindings/mpi/operators.h"
 #include "bindings/mpi/session.h"
 #include "bindings/mpi/values.h"
@@ -34,6 +35,7 @@ inline Decision of_either(bool first, int64_t count, MPI_Datatype type, int64_t 
 
 // As many as a v-call has counts; none between two groups, which are not for Tutti.
 inline int blocks_of(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL) return 0;
   int is_inter = 0;
   PMPI_Comm_test_inter(comm, &is_inter);
   int size = 0;
@@ -65,7 +67,9 @@ struct ReductionOf {
   const Reducible* kind;
   Decision decision;
 
-  ReductionOf(int64_t count, MPI_Datatype type, MPI_Op op) : kind(reducible(type, op)) {
+  // `in` and `out`: those of this rank that the call reads and writes.
+  ReductionOf(const void* in, const void* out, int64_t count, MPI_Datatype type, MPI_Op op)
+      : kind(reducible(type, op)) {
     if (kind == nullptr) {
       decision.fate = Fate::type_or_op;
     } else if (count < 0) {
@@ -74,6 +78,8 @@ struct ReductionOf {
       decision.bytes = static_cast<uint64_t>(count) * kind->element_bytes();
       decision.by_function = kind->op.op == ReduceOp::user;
       decision.runs_program = kind->is_programs;
+      decision.refuse_if(is_refused_place(in, count, type) || is_refused_place(out, count, type));
+      decision.refuse_if(kind->is_programs && is_refused(in, count, type));
     }
   }
   ConstBuffer input(const void* data, int64_t count) const {
@@ -92,7 +98,8 @@ inline const void* input_of(const void* in, const void* out) {
 template <typename How, typename Theirs>
 int all_reduce(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
                MPI_Comm comm, Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
+  ReductionOf reduction(input_of(in, out), out, count, type, op);
+  reduction.decision.refuse_if(are_refused_aliases(in, out, count));
   return route(how, Call::allreduce, comm, reduction.decision, theirs, [&](Channel&) {
     return PlainTask{Request::all_reduce(reduction.input(input_of(in, out), count),
                                          reduction.output(out, count), reduction.kind->op)};
@@ -102,7 +109,10 @@ int all_reduce(How how, const void* in, void* out, int64_t count, MPI_Datatype t
 template <typename How, typename Theirs>
 int reduce(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
            int root, MPI_Comm comm, Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
+  const bool is_root = is_own_rank(comm, root);
+  ReductionOf reduction(input_of(in, out), is_root ? out : in, count, type, op);
+  reduction.decision.refuse_if(!has_rank(comm, root) || (in == MPI_IN_PLACE && !is_root) ||
+                               (is_root && are_refused_aliases(in, out, count)));
   return route(how, Call::reduce, comm, reduction.decision, theirs, [&](Channel&) {
     return PlainTask{Request::reduce(reduction.input(input_of(in, out), count),
                                      reduction.output(out, count), reduction.kind->op, root)};
@@ -112,7 +122,8 @@ int reduce(How how, const void* in, void* out, int64_t count, MPI_Datatype type,
 template <typename How, typename Theirs>
 int scan(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
          MPI_Comm comm, Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
+  ReductionOf reduction(input_of(in, out), out, count, type, op);
+  reduction.decision.refuse_if(are_refused_aliases(in, out, count));
   return route(how, Call::scan, comm, reduction.decision, theirs, [&](Channel&) {
     return PlainTask{Request::scan(reduction.input(input_of(in, out), count),
                                    reduction.output(out, count), reduction.kind->op)};
@@ -122,7 +133,8 @@ int scan(How how, const void* in, void* out, int64_t count, MPI_Datatype type, M
 template <typename How, typename Theirs>
 int exscan(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
            MPI_Comm comm, Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
+  ReductionOf reduction(input_of(in, out), out, count, type, op);
+  reduction.decision.refuse_if(are_refused_aliases(in, out, count));
   return route(how, Call::exscan, comm, reduction.decision, theirs, [&](Channel&) {
     return PlainTask{Request::exscan(reduction.input(input_of(in, out), count),
                                      reduction.output(out, count), reduction.kind->op)};
@@ -138,7 +150,8 @@ inline TaskAside task_aside(const void* in, void* out, uint64_t bytes) {
 template <typename How, typename Theirs>
 int reduce_scatter_block(How how, const void* in, void* out, int64_t count, MPI_Datatype type,
                          MPI_Op op, MPI_Comm comm, Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
+  ReductionOf reduction(input_of(in, out), out, count, type, op);
+  reduction.decision.refuse_if(are_refused_aliases(in, out, count));
   return route(
       how, Call::reduce_scatter_block, comm, reduction.decision, theirs, [&](Channel& channel) {
         TaskAside task = task_aside(in, out, reduction.decision.bytes);
@@ -150,12 +163,24 @@ int reduce_scatter_block(How how, const void* in, void* out, int64_t count, MPI_
       });
 }
 
+template <typename Count>
+int64_t own_count(MPI_Comm comm, const Count* counts) {
+  int rank = 0;
+  PMPI_Comm_rank(comm, &rank);
+  return counts[rank];
+}
+
 template <typename How, typename Count, typename Theirs>
 int reduce_scatter(How how, const void* in, void* out, const Count* counts, MPI_Datatype type,
                    MPI_Op op, MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
-  ReductionOf reduction(total, type, op);
+  // A rank that gets nothing may have no place for it.
+  const void* const read = input_of(in, out);
+  ReductionOf reduction(read, size > 0 && own_count(comm, counts) == 0 ? read : out, total, type,
+                        op);
+  reduction.decision.refuse_if(std::any_of(counts, counts + size, [](Count c) { return c < 0; }) ||
+                               are_refused_aliases(in, out, total));
   reduction.decision.bytes /= std::max(size, 1);
   return route(how, Call::reduce_scatter, comm, reduction.decision, theirs, [&](Channel& channel) {
     Blocks blocks{.counts = {counts, counts + size}, .displacements = {}};
@@ -192,7 +217,9 @@ struct Movement {
 template <typename How, typename Theirs>
 int broadcast(How how, void* data, int64_t count, MPI_Datatype type, int root, MPI_Comm comm,
               Theirs theirs) {
-  return route(how, Call::bcast, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
+  const Decision decision =
+      of_bytes(count, type).refuse_if(!has_rank(comm, root) || is_refused(data, count, type));
+  return route(how, Call::bcast, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.to = Run(data, static_cast<uint64_t>(count), type)};
     if (channel.rank == root) task.to.pack();
     task.stores = channel.rank != root;
@@ -219,7 +246,10 @@ Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const voi
 template <typename How, typename Theirs>
 int all_gather(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
                int64_t count, MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
-  return route(how, Call::allgather, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
+  const Decision decision =
+      of_bytes(count, type)
+          .refuse_if(is_refused_apart(in, in_count, in_type) || is_refused(out, count, type));
+  return route(how, Call::allgather, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.from = own_run(in, in_count, in_type, out, channel.rank, count, type),
                             .to = Run(out, static_cast<uint64_t>(count * channel.size), type)};
     task.from.pack();
@@ -235,6 +265,8 @@ int all_gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type,
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
   Decision decision = of_bytes(total, type);
+  decision.refuse_if(is_refused_apart(in, in_count, in_type) ||
+                     is_refused(out, counts, size, type));
   decision.bytes /= std::max(size, 1);
   return route(how, Call::allgatherv, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, BlockRun> task{
@@ -249,7 +281,11 @@ int all_gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type,
 template <typename How, typename Theirs>
 int gather(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
            int64_t count, MPI_Datatype type, int root, MPI_Comm comm, Theirs theirs) {
-  const Decision decision = of_either(in == MPI_IN_PLACE, count, type, in_count, in_type);
+  const bool is_root = is_own_rank(comm, root);
+  Decision decision = of_either(in == MPI_IN_PLACE, count, type, in_count, in_type);
+  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(in, in_count, in_type)
+                                                       : is_refused(in, in_count, in_type)));
+  decision.refuse_if(is_root && is_refused(out, count, type));
   return route(how, Call::gather, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.from = own_run(in, in_count, in_type, out, channel.rank, count, type)};
     if (channel.rank == root) {
@@ -265,7 +301,12 @@ template <typename How, typename Count, typename Displacement, typename Theirs>
 int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
             const Count* counts, const Displacement* displacements, MPI_Datatype type, int root,
             MPI_Comm comm, Theirs theirs) {
-  return route(how, Call::gatherv, comm, {}, theirs, [&](Channel& channel) {
+  const bool is_root = is_own_rank(comm, root);
+  Decision decision;
+  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(in, in_count, in_type)
+                                                       : is_refused(in, in_count, in_type)));
+  decision.refuse_if(is_root && is_refused(out, counts, blocks_of(comm), type));
+  return route(how, Call::gatherv, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, BlockRun> task{
         .from = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type)};
     if (channel.rank == root) {
@@ -281,7 +322,11 @@ int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, voi
 template <typename How, typename Theirs>
 int scatter(How how, const void* in, int64_t count, MPI_Datatype type, void* out, int64_t out_count,
             MPI_Datatype out_type, int root, MPI_Comm comm, Theirs theirs) {
-  const Decision decision = of_either(out == MPI_IN_PLACE, count, type, out_count, out_type);
+  const bool is_root = is_own_rank(comm, root);
+  Decision decision = of_either(out == MPI_IN_PLACE, count, type, out_count, out_type);
+  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(out, out_count, out_type)
+                                                       : is_refused(out, out_count, out_type)));
+  decision.refuse_if(is_root && is_refused(in, count, type));
   return route(how, Call::scatter, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.to = own_run(out, out_count, out_type, in, channel.rank, count, type),
                             .stores = out != MPI_IN_PLACE};
@@ -298,7 +343,12 @@ template <typename How, typename Count, typename Displacement, typename Theirs>
 int scatterv(How how, const void* in, const Count* counts, const Displacement* displacements,
              MPI_Datatype type, void* out, int64_t out_count, MPI_Datatype out_type, int root,
              MPI_Comm comm, Theirs theirs) {
-  return route(how, Call::scatterv, comm, {}, theirs, [&](Channel& channel) {
+  const bool is_root = is_own_rank(comm, root);
+  Decision decision;
+  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(out, out_count, out_type)
+                                                       : is_refused(out, out_count, out_type)));
+  decision.refuse_if(is_root && is_refused(in, counts, blocks_of(comm), type));
+  return route(how, Call::scatterv, comm, decision, theirs, [&](Channel& channel) {
     Movement<BlockRun, Run> task{
         .to = own_run(out, out_count, out_type, in, channel.rank, counts, displacements, type),
         .stores = out != MPI_IN_PLACE};
@@ -314,7 +364,10 @@ int scatterv(How how, const void* in, const Count* counts, const Displacement* d
 template <typename How, typename Theirs>
 int all_to_all(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
                int64_t count, MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
-  return route(how, Call::alltoall, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
+  const Decision decision =
+      of_bytes(count, type)
+          .refuse_if(is_refused_apart(in, in_count, in_type) || is_refused(out, count, type));
+  return route(how, Call::alltoall, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.to = Run(out, static_cast<uint64_t>(count * channel.size), type)};
     if (in == MPI_IN_PLACE) {
       task.to.pack();
@@ -333,7 +386,11 @@ int all_to_allv(How how, const void* in, const Count* in_counts,
                 const Displacement* in_displacements, MPI_Datatype in_type, void* out,
                 const Count* counts, const Displacement* displacements, MPI_Datatype type,
                 MPI_Comm comm, Theirs theirs) {
-  return route(how, Call::alltoallv, comm, {}, theirs, [&](Channel& channel) {
+  const int size = blocks_of(comm);
+  Decision decision;
+  decision.refuse_if(is_refused(out, counts, size, type) ||
+                     (in != MPI_IN_PLACE && is_refused(in, in_counts, size, in_type)));
+  return route(how, Call::alltoallv, comm, decision, theirs, [&](Channel& channel) {
     Movement<BlockRun, BlockRun> task{.to =
                                           BlockRun(out, counts, displacements, channel.size, type)};
     BlockRun& given = in == MPI_IN_PLACE ? task.to : task.from;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "bindings/mpi/arguments.h"
 #include "bindings/mpi/ranges.h"
 #include "transport/bootstrap/job.h"
 
@@ -213,6 +215,7 @@ class Session {
     return ranks;
   }
 
+  const QuietComm quiet_;
   const std::shared_ptr<Channel> world_ = std::make_shared<Channel>();
   RangesOfForms ranges_ = kMeasured;
   Range functions_ = kMeasuredFunctions;
@@ -231,6 +234,23 @@ Session* session = nullptr;
 int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
   if (session != nullptr) session->remove(value);
   return MPI_SUCCESS;
+}
+
+// MPI's word for it: ranks that call for different numbers of bytes are MPI's truncation.
+int class_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return MPI_ERR_NO_MEM;
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  if (ours == nullptr) return MPI_ERR_INTERN;
+  switch (ours->code()) {
+    case ErrorCode::invalid_argument:
+      return MPI_ERR_ARG;
+    case ErrorCode::mismatch:
+      return MPI_ERR_TRUNCATE;
+    case ErrorCode::internal:
+      return MPI_ERR_INTERN;
+    default:
+      return MPI_ERR_OTHER;
+  }
 }
 
 void show_report() {
@@ -276,8 +296,9 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
 
 int fail(MPI_Comm comm, Call call, const std::exception& error) {
   std::cerr << cat("tutti mpi: MPI_", name(call), ": ", error.what(), '\n');
-  PMPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_SELF : comm, MPI_ERR_OTHER);
-  return MPI_ERR_OTHER;
+  const int error_class = class_of(error);
+  PMPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_SELF : comm, error_class);
+  return error_class;
 }
 
 }  // namespace tutti::mpi

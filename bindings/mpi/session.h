@@ -43,12 +43,19 @@ struct Decision {
   uint64_t bytes = kUnknown;
   bool by_function = false;   // a reduction that Tutti has no kernel for
   bool runs_program = false;  // by a function of the program's, which needs the program's thread
+
+  // Falls through where the MPI library refuses an argument.
+  Decision& refuse_if(bool is_refused) {
+    if (is_refused && fate == Fate::through) fate = Fate::argument;
+    return *this;
+  }
 };
 
 // Null: it falls through, and is counted as such.
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 
-// Says it on standard error, and calls the communicator's error handler, as MPI's own errors do.
+// Writes the error to standard error and calls the communicator's error handler, as MPI's own
+// errors do. Returns the error's class.
 int fail(MPI_Comm comm, Call call, const std::exception& error);
 
 // How a call is made: it returns when it is done, or leaves a request.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "bindings/mpi/arguments.h"
 
 namespace tutti::mpi {
 
@@ -103,7 +104,7 @@ void pack_elements(std::byte* from, uint64_t count, MPI_Datatype type, std::byte
   in_pieces(from, count, type, [&](std::byte* place, int elements, int bytes, uint64_t start) {
     int position = 0;
     const Located at(place, type);
-    check(PMPI_Pack(at.place(), elements, at.type(), to + start, bytes, &position, MPI_COMM_SELF),
+    check(PMPI_Pack(at.place(), elements, at.type(), to + start, bytes, &position, quiet_comm()),
           "MPI_Pack");
   });
 }
@@ -113,7 +114,7 @@ void unpack_elements(std::byte* to, uint64_t count, MPI_Datatype type, std::byte
     int position = 0;
     const Located at(place, type);
     check(
-        PMPI_Unpack(from + start, bytes, &position, at.place(), elements, at.type(), MPI_COMM_SELF),
+        PMPI_Unpack(from + start, bytes, &position, at.place(), elements, at.type(), quiet_comm()),
         "MPI_Unpack");
   });
 }

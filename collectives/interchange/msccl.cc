@@ -22,6 +22,7 @@ constexpr int64_t kMostGpus = 1024;
 constexpr int64_t kMostChunks = 1 << 16;       // in one buffer
 constexpr int64_t kMostChunksInAll = 1 << 21;  // in all buffers, and in all steps
 
+constexpr std::array<std::string_view, 4> kElements = {"algo", "gpu", "tb", "step"};
 constexpr std::array<std::string_view, 9> kTypes = {"s",    "r",   "rcs", "rrc", "rrs",
                                                     "rrcs", "cpy", "re",  "nop"};
 
@@ -64,14 +65,20 @@ class Reader {
     place_.line = xml_.line_of(node);
   }
 
-  // All elements among the children, of which none may be another one.
+  // All elements of that name among the children. Others of the format may not be there; elements
+  // that are not of the format (TACCL's <copy>) are skipped.
   std::vector<pugi::xml_node> children(const pugi::xml_node& node, std::string_view wanted) {
     std::vector<pugi::xml_node> found;
     for (const pugi::xml_node& child : node.children()) {
       if (child.type() != pugi::node_element) continue;
-      if (child.name() != wanted) {
+      const std::string_view name = child.name();
+      if (std::ranges::find(kElements, name) == kElements.end()) {
+        result_.foreign.try_emplace(cat('<', printable(name, 40), '>'), xml_.line_of(child));
+        continue;
+      }
+      if (name != wanted) {
         place_.line = xml_.line_of(child);
-        refuse(cat("<", printable(child.name(), 40), "> where only <", wanted, "> is expected"));
+        refuse(cat("<", name, "> where only <", wanted, "> is expected"));
       }
       found.push_back(child);
     }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,10 +68,13 @@ struct MscclAlgorithm {
   int32_t input_chunks = 0;
   int32_t output_chunks = 0;
   std::vector<MscclGpu> gpus;  // by id
+  // Elements of other programs, which were skipped: "<copy>" and the line of the first one.
+  std::map<std::string, int32_t> foreign;
 };
 
 // Throws Error(invalid_argument) that names file, line, gpu, threadblock and step: not XML, cut
-// off, unknown or absurd values, chunks out of bounds, messages that have no other end.
+// off, unknown or absurd values, elements of the format in the wrong place, chunks out of bounds,
+// messages that have no other end.
 MscclAlgorithm parse_msccl(std::string_view xml, const std::string& file);
 
 // Where something is in a file; -1: not so exact.

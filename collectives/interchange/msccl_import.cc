@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_text.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/interchange/linearize.h"
@@ -21,6 +22,15 @@
 namespace tutti {
 
 namespace {
+
+// "<copy> (line 6), <note> (line 9)"
+std::string foreign_elements(const MscclAlgorithm& algorithm) {
+  std::string text;
+  for (const auto& [element, line] : algorithm.foreign) {
+    text += cat(text.empty() ? "" : ", ", element, " (line ", line, ')');
+  }
+  return text;
+}
 
 // Where the step that the proof complains of comes from: it begins "rank R, step S".
 MscclPlace origin_of(const std::string& problem, const Linearized& linearized) {
@@ -99,9 +109,17 @@ Imported read_msccl(std::string_view xml, const std::string& file) {
                     .root = algorithm.root,
                     .programs = std::move(linearized.programs)};
   const Verdict verdict = verify(imported.collective, imported.programs, {.root = imported.root});
+  const std::string skipped = foreign_elements(algorithm);
   if (verdict.grade == Grade::wrong) {
     refuse_msccl(file, origin_of(verdict.problem, linearized),
-                 cat("this is no ", name(imported.collective), ": ", verdict.problem));
+                 cat("this is no ", name(imported.collective), ": ", verdict.problem),
+                 skipped.empty() ? ""
+                                 : cat("write what these elements do as steps: ", skipped,
+                                       "; they are not of MSCCL's format and were skipped"));
+  }
+  if (!skipped.empty()) {
+    log(LogLevel::warning, cat(file, ": skipped elements that are not of MSCCL's format: ", skipped,
+                               "; the algorithm is right without them"));
   }
   imported.grade = verdict.grade;
   imported.direct = is_direct(imported);

@@ -167,5 +167,16 @@ TEST(TensorTest, Parts) {
   EXPECT_EQ(tensor.bytes(), 80u);
 }
 
+TEST(Tensor, IsNotReadAsAnotherType) {
+  std::vector<std::byte> memory(64);
+  const auto of = [&](DType type) { return tensor_at(memory.data(), type, 2, 4); };
+  EXPECT_EQ(of(DType::f32).values<float>().size(), 8u);
+  EXPECT_EQ(of(DType::bf16).values<uint16_t>().size(), 8u);
+  EXPECT_THROW((void)of(DType::bf16).values<float>(), Error);
+  EXPECT_THROW((void)of(DType::i32).values<float>(), Error);
+  EXPECT_THROW((void)of(DType::f32).values<double>(), Error);
+  EXPECT_THROW((void)of(DType::u8).values<uint16_t>(), Error);
+}
+
 }  // namespace
 }  // namespace tutti::training

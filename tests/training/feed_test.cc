@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -42,6 +45,28 @@ class Numbers : public DataSet {
   uint64_t size_;
   uint64_t validation_size_;
   int32_t first_;
+};
+
+// Waits in add() until so many threads are there; false for ever where they do not come.
+class Meeting : public Numbers {
+ public:
+  explicit Meeting(int threads) : Numbers(100, 0), missing_(threads) {}
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
+    Numbers::add(example, epoch, batch);
+    std::unique_lock lock(mutex_);
+    --missing_;
+    met_.notify_all();
+    met_.wait_for(lock, std::chrono::seconds(20), [&] { return missing_ <= 0; });
+  }
+  bool has_met() const {
+    const std::lock_guard lock(mutex_);
+    return missing_ <= 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable met_;
+  mutable int missing_;
 };
 
 // What all ranks' micro-batches of one step have, in the order of samples.
@@ -253,6 +278,17 @@ TEST(FeedTest, TellsTheEpochsOfEachDataSet) {
   EXPECT_THAT(feed.epochs(0), ElementsAre(0, 0));
   EXPECT_THAT(feed.epochs(1), ElementsAre(0.4, 2));
   EXPECT_THAT(feed.epochs(3), ElementsAre(1, 5)) << "the last step is a smaller one";
+}
+
+// Steps of one sample: each worker has one step in work, before the first is taken.
+TEST(Feed, EveryWorkerMakesAStepAhead) {
+  for (const int workers : {1, 2, 5}) {
+    const Meeting set(workers);
+    const Feed feed({&set}, {.batch = 1, .micro_batch = 1, .samples = 20, .workers = workers});
+    const auto loader = feed.steps_from(0);
+    ASSERT_TRUE(loader->next());
+    EXPECT_TRUE(set.has_met()) << workers << " workers";
+  }
 }
 
 }  // namespace

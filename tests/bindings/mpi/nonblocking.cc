@@ -178,7 +178,7 @@ void errors_come_with_the_request(const Group& group) {
   if (status == MPI_SUCCESS) status = MPI_Wait(&request, MPI_STATUS_IGNORE);
   int kind = MPI_SUCCESS;
   MPI_Error_class(status, &kind);
-  expect<int>("an Iallreduce that does not fit", group, {kind}, {MPI_ERR_OTHER});
+  expect<int>("an Iallreduce that does not fit", group, {kind}, {MPI_ERR_TRUNCATE});
   MPI_Comm_free(&copy);
 }
 

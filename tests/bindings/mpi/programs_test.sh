@@ -85,6 +85,20 @@ for ranks in 1 2 3; do
 done
 grep -q 'do not fit together' report.txt || fail 'the text of an error is not on standard error'
 
+# Erroneous calls return what they return in the plain library; one that was built without checks
+# crashes of them.
+for ranks in 2 3; do
+  # shellcheck disable=SC2154
+  if ! "$launcher" -n $ranks "$errors" > plain.txt 2> report.txt; then
+    [ "$mpi" = mpi_abi ] || fail 'erroneous calls without Tutti'
+    echo 'without erroneous calls: this library does not check arguments'
+    break
+  fi
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$errors"
+  diff plain.txt out.txt || fail 'errors are not those of the plain library'
+  expect_through Allreduce
+done
+
 # Below the smallest size, and only there, calls are the MPI library's.
 TUTTI_MPI_SMALLEST=1G expect_right 2 "$tutti" mpi -- "$launcher" -n 2 "$reductions"
 awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' report.txt ||

@@ -12,6 +12,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // What read_msccl() says; empty when it takes the file.
@@ -109,6 +110,21 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
       EXPECT_THAT(said, HasSubstr(part)) << mutation.from << " -> " << mutation.to;
     }
   }
+}
+
+// TACCL's files have a <copy> for what stays on a gpu.
+TEST(MscclRefusal, ForeignElementsOnlyWhereResultsDependOnThem) {
+  const std::string copy = "<copy i_off=\"0\" o_off=\"0\"/>";
+  for (const char* end : {"</gpu>", "</tb>", "</algo>"}) {
+    EXPECT_EQ(refusal(replaced(good(), end, copy + end)), "") << end;
+    EXPECT_THAT(refusal(replaced(good(), end, cat("<step/>", end))),
+                std::string(end) == "</tb>" ? HasSubstr("no attribute s")
+                                            : HasSubstr("<step> where only <"));
+  }
+  const std::string needed = replaced(good(), "type=\"rrc\"", "type=\"r\"");
+  EXPECT_THAT(refusal(replaced(needed, "</gpu>", copy + "</gpu>")),
+              AllOf(HasSubstr("no all_reduce"), HasSubstr("write what these elements do as steps"),
+                    HasSubstr("<copy> (line ")));
 }
 
 TEST(MscclRefusal, WhereverItIsCutOff) {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {
 
@@ -112,6 +113,10 @@ std::string reachable_address(const std::string& host, const std::string& interf
     const auto own = std::ranges::find(local, address, &LocalAddress::address);
     if (own != local.end() && own->global) return address;
   }
+  // That of the default route: others, such as a bridge of containers, may lead nowhere.
+  const std::string outward = bootstrap::reachable_address().host();
+  const auto on_route = std::ranges::find(local, outward, &LocalAddress::address);
+  if (on_route != local.end() && on_route->global) return outward;
   const auto first = std::ranges::find_if(local, &LocalAddress::global);
   if (first != local.end()) return first->address;
   throw Error(ErrorCode::bootstrap,

@@ -186,7 +186,10 @@ class Launch : public AgentSink {
 
   void on_exit(const RankExit& exit) override {
     if (has_spares_ && exit.signal == 0 && exit.code == kUnneededCode) return tally_.add_unneeded();
-    if (!exit.failed()) return tally_.add_success();
+    if (!exit.failed()) {
+      if (!failed()) ended_well_.push_back(exit.rank);
+      return tally_.add_success();
+    }
     if (ending_) return;
     if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
     exit.by_itself() ? tally_.add_failure() : tally_.add_killed(1);
@@ -289,7 +292,10 @@ class Launch : public AgentSink {
       return 128 + stop_signal_;
     }
     for (const RankExit& exit : failed_exits_) show_tail(exit.rank);
-    for (const RankExit& exit : failed_exits_) say(describe(exit));
+    for (const RankExit& exit : failed_exits_) {
+      const bool is_first = &exit == &failed_exits_.front();
+      say(describe(exit) + (is_first && exit.by_itself() ? who_ended_before() : ""));
+    }
     for (const std::string& text : failures_) say(text);
     if (!failed() && started_ && !tally_.succeeded()) {
       say("all ranks that worked have failed; those that are left were spares that waited");
@@ -298,6 +304,15 @@ class Launch : public AgentSink {
     if (failed() || output_.lost() == 0) return exit_code_;
     say(system_error("cannot write to standard output", output_.lost()).what());
     return 1;
+  }
+
+  // A rank that left too early, with exit code 0, may be the cause of the first failure.
+  std::string who_ended_before() const {
+    if (ended_well_.empty()) return "";
+    std::vector<int> ranks = ended_well_;
+    std::ranges::sort(ranks);
+    return cat("; ", ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks),
+               " had ended before, with exit code 0");
   }
 
   std::string describe(const RankExit& exit) const {
@@ -331,6 +346,7 @@ class Launch : public AgentSink {
   bool ending_ = false;  // what ends from now on was made to by this process
   // The first rank that failed, and whoever was killed while the others were ending.
   std::vector<RankExit> failed_exits_;
+  std::vector<int> ended_well_;        // ranks that ended with 0 before the first of these
   std::vector<std::string> failures_;  // of agents
   int exit_code_ = 0;                  // of the first of all these
   Deadline terminate_at_ = Deadline::never();

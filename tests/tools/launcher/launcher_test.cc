@@ -145,6 +145,16 @@ TEST(Launcher, ReturnsTheExitCodeOfTheRankThatFailedAndShowsItsErrorOnce) {
   EXPECT_EQ(result.err.find("the cause"), result.err.rfind("the cause")) << "it is still seen";
 }
 
+// One that leaves with 0 while others need it is no failure of its own.
+TEST(Launcher, TellsWhoHadEndedBefore) {
+  const Result result = launch_script(
+      4, "[ $RANK = 0 ] || exit 0; " + kReadNotice + kReadNotice + kReadNotice + "exit 3");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(last_line(result.err),
+              AllOf(HasSubstr("rank 0 ("),
+                    EndsWith("code 3; ranks 1-3 had ended before, with exit code 0")));
+}
+
 TEST(Launcher, TellsHowARankWasKilled) {
   const Result result =
       launch_script(3, "if [ $RANK = 2 ]; then kill -9 $$; fi; " + kReadNotice + "exit 1");

@@ -1,8 +1,9 @@
 """Compiles the extension for the torch that is installed, once, and loads it.
 
 torch has no stable interface for backends: an extension for 2.15 does not load in 2.14. So it is compiled where it
-is used, which takes a C++20 compiler and one minute, and kept in ~/.cache/tutti (or $TUTTI_TORCH_CACHE), a
-folder for each torch, Python and state of the sources.
+is used, which takes a C++20 compiler and a few minutes, and kept in ~/.cache/tutti (or $TUTTI_TORCH_CACHE), a
+folder for each torch, Python and state of the sources. A build that was interrupted continues with the files that
+are missing. `python -m tutti.torch.build` does it ahead of the first use.
 """
 
 import fcntl
@@ -12,7 +13,8 @@ import os
 import subprocess
 import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import torch
@@ -37,6 +39,10 @@ def _folder():
     return Path(cache) / f"torch-{torch.__version__}-{state.hexdigest()[:16]}"
 
 
+def _say(text):
+    print(f"tutti: {text}", file=sys.stderr, flush=True)
+
+
 def _run(command):
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -57,9 +63,19 @@ def _compile(folder, target):
         "-isystem", sysconfig.get_paths()["include"],
     ]
     units = sorted(_SOURCES.glob("*.cc"))
-    print(f"tutti: compiling the backend for torch {torch.__version__}, once (into {folder})", file=sys.stderr)
+    missing = [unit for unit in units if not (folder / f"{unit.stem}.o").exists()]
+    start = time.monotonic()
+    _say(f"compiling the backend for torch {torch.__version__}, once: {len(missing)} of {len(units)} files (into {folder})")
+
+    def compile_unit(unit):
+        unfinished = folder / f"{unit.stem}.unfinished.o"
+        _run([compiler, *flags, "-c", str(unit), "-o", str(unfinished)])
+        unfinished.rename(folder / f"{unit.stem}.o")
+        return unit.name
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda unit: _run([compiler, *flags, "-c", str(unit), "-o", str(folder / f"{unit.stem}.o")]), units))
+        for done, future in enumerate(as_completed([pool.submit(compile_unit, unit) for unit in missing]), 1):
+            _say(f"compiled {future.result()} ({done} of {len(missing)}, {time.monotonic() - start:.0f} s)")
     unfinished = folder / "unfinished.so"
     _run([compiler, "-shared", "-o", str(unfinished), *[str(folder / f"{unit.stem}.o") for unit in units],
           f"-L{root}/lib", "-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10", str(_LIBRARY),
@@ -69,7 +85,8 @@ def _compile(folder, target):
         (folder / f"{unit.stem}.o").unlink()
 
 
-def load():
+def build():
+    """Compiles the extension unless it is there. Returns its path."""
     folder = _folder()
     target = folder / f"{_NAME}.so"
     if not target.exists():
@@ -83,6 +100,11 @@ def load():
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
                 _compile(folder, target)
+    return target
+
+
+def load():
+    target = build()
     spec = importlib.util.spec_from_file_location(_NAME, target)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -32,6 +32,13 @@ const Json* given(const Json& json, std::string_view name) {
   return found == nullptr || found->is_null() ? nullptr : found;
 }
 
+// The default where the key is absent or null.
+template <typename T>
+T value_or(const Json& json, std::string_view name, T otherwise) {
+  const Json* const found = given(json, name);
+  return found == nullptr ? otherwise : found->get<T>();
+}
+
 // Refuses a component's settings that are not at the value which changes nothing.
 void require_off(const Json& json, const std::string& what,
                  std::initializer_list<const char*> names) {
@@ -135,14 +142,14 @@ class TokenizerReader {
 
   void read_byte_level(const Json& step) {
     byte_level_ = true;
-    if (step.value("add_prefix_space", true)) {
+    if (value_or(step, "add_prefix_space", true)) {
       if (!description_.patterns.empty()) {
         refuse_tokenizer(
             "its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
       }
       description_.before_words = {.prefix = " ", .unless_there = true};
     }
-    if (step.value("use_regex", true)) description_.patterns.emplace_back(kGpt2Pattern);
+    if (value_or(step, "use_regex", true)) description_.patterns.emplace_back(kGpt2Pattern);
   }
 
   void read_split(const Json& step) {
@@ -157,9 +164,9 @@ class TokenizerReader {
   }
 
   void read_metaspace(const Json& step) {
-    const std::string marker = step.value("replacement", std::string(kMarker));
-    std::string scheme = step.value("prepend_scheme", std::string());
-    if (scheme.empty()) scheme = step.value("add_prefix_space", true) ? "always" : "never";
+    const std::string marker = value_or(step, "replacement", std::string(kMarker));
+    std::string scheme = value_or(step, "prepend_scheme", std::string());
+    if (scheme.empty()) scheme = value_or(step, "add_prefix_space", true) ? "always" : "never";
     if (!description_.patterns.empty() || !description_.normalizer.empty()) {
       refuse_tokenizer("Metaspace after other steps is not supported");
     }
@@ -169,7 +176,7 @@ class TokenizerReader {
     rewrite.only_at_the_beginning = scheme == "first";
     if (scheme != "never") rewrite.prefix = marker;
     description_.marker = marker;
-    description_.cut_at_marker = step.value("split", true);
+    description_.cut_at_marker = value_or(step, "split", true);
   }
 
   void read_vocabulary() {
@@ -198,9 +205,9 @@ class TokenizerReader {
     if (const Json* unknown = given(model_, "unk_token")) {
       vocabulary.unknown = id_of(unknown->get<std::string>());
     }
-    vocabulary.fuse_unknown = model_.value("fuse_unk", false);
-    vocabulary.whole_words = model_.value("ignore_merges", false);
-    if (!byte_level_ && !model_.value("byte_fallback", false)) forget_bytes();
+    vocabulary.fuse_unknown = value_or(model_, "fuse_unk", false);
+    vocabulary.whole_words = value_or(model_, "ignore_merges", false);
+    if (!byte_level_ && !value_or(model_, "byte_fallback", false)) forget_bytes();
     read_merges();
   }
 
@@ -273,7 +280,8 @@ class TokenizerReader {
       const auto id = token.at("id").get<int32_t>();
       require_off(token, cat("the token ", in_quotes(text)), {"single_word", "lstrip", "rstrip"});
       description_.texts[static_cast<size_t>(id)] = text;
-      const bool normalized = token.value("normalized", false) && !description_.normalizer.empty();
+      const bool normalized =
+          value_or(token, "normalized", false) && !description_.normalizer.empty();
       if (!normalized) {
         description_.added.push_back({text, id});
         continue;

@@ -54,6 +54,27 @@ TEST_F(TokenizerJsonTest, MakesTheTokensOfHuggingFace) {
   }
 }
 
+TEST_F(TokenizerJsonTest, NullIsAsGoodAsAbsent) {
+  for (const auto& [name, fixture] : fixtures_) {
+    for (const char* part : {"model", "pre_tokenizer"}) {
+      for (const char* key : {"fuse_unk", "ignore_merges", "byte_fallback", "add_prefix_space",
+                              "use_regex", "split", "replacement", "prepend_scheme"}) {
+        Json absent = described(name);
+        if (!absent[part].is_object()) continue;
+        absent[part].erase(key);
+        Json null = absent;
+        null[part][key] = nullptr;
+        const auto outcome = [&](const Json& json) {
+          std::vector<int32_t> tokens;
+          std::string error = error_of([&] { tokens = made_of(json).encode("a word, 12 words"); });
+          return std::pair(std::move(error), std::move(tokens));
+        };
+        EXPECT_EQ(outcome(null), outcome(absent)) << name << ": " << part << '.' << key;
+      }
+    }
+  }
+}
+
 TEST_F(TokenizerJsonTest, PiecesTogetherAreTheSameAsApart) {
   for (const auto& [name, fixture] : fixtures_) {
     const BpeTokenizer tokenizer = made(name);

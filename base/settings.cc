@@ -17,6 +17,11 @@ namespace tutti {
 
 namespace {
 
+// Variables that are no settings of the library: bindings and tools read them themselves.
+constexpr std::array<std::string_view, 6> kOfTools = {"TUTTI_MPI_ABI",     "TUTTI_PYTHON",
+                                                      "TUTTI_TEST_DATA",   "TUTTI_TEST_FULL",
+                                                      "TUTTI_TORCH_CACHE", "TUTTI_TORCH_PYTHON"};
+
 constexpr std::array kSettings = {
     SettingInfo{
         "TUTTI_TRANSPORT", SettingType::string, "auto",
@@ -249,6 +254,7 @@ void Settings::read_environment(std::vector<SettingMistake>* mistakes) {
     if (!variable.starts_with("TUTTI_")) continue;
     const size_t equals = variable.find('=');
     const std::string_view name = variable.substr(0, equals);
+    if (std::ranges::find(kOfTools, name) != kOfTools.end()) continue;
     if (info_of(name) == nullptr) {
       const std::string near = nearest(name, names);
       warnings_.push_back(

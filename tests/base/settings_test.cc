@@ -111,6 +111,13 @@ TEST(SettingsTest, VariableUnlikeAnyIsAWarningWithoutAGuess) {
               ElementsAre(AllOf(HasSubstr("TUTTI_XYZZY_PLUGH_QUUX"), HasSubstr("tutti info"))));
 }
 
+// What the tools and bindings read themselves.
+TEST(SettingsTest, VariablesOfToolsAreNoMistakes) {
+  const Variable cache("TUTTI_TORCH_CACHE", "/tmp");
+  const Variable python("TUTTI_PYTHON", "python3");
+  EXPECT_THAT(Settings().warnings(), IsEmpty());
+}
+
 TEST(SettingsTest, UnknownNameIsAnErrorWithTheNearest) {
   Settings settings;
   EXPECT_THAT(error_of([&] { settings.set("TUTTI_LGO", "info"); }), HasSubstr("TUTTI_LOG"));

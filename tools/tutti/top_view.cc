@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -34,12 +35,15 @@ double rate(uint64_t before, uint64_t now, double seconds) {
   return now > before ? static_cast<double>(now - before) / seconds : 0;
 }
 
+// A rank that ended calls is compared with others that did: one that is in a single call all the
+// time, as a spare that waits to be needed, says nothing of how late that rank comes.
 void find_late_shares(std::vector<RankView>& ranks) {
   for (RankView& own : ranks) {
     if (own.sight.state != RankState::answers) continue;
     std::vector<double> others;
     for (const RankView& other : ranks) {
-      if (&other != &own && other.sight.state == RankState::answers) {
+      const bool is_alike = own.calls_per_second == 0 || other.calls_per_second > 0;
+      if (&other != &own && other.sight.state == RankState::answers && is_alike) {
         others.push_back(other.waiting_share);
       }
     }
@@ -70,40 +74,51 @@ std::string doing(const RankSight& sight) {
                                         : cat("is in ", printable(sight.activity.current));
 }
 
-// Where the chain of who waits for whom ends, from the one that has waited for the longest time.
-std::optional<Straggler> end_of_chain(const std::map<int, const RankSight*>& by_rank) {
-  const RankSight* first = nullptr;
-  for (const auto& [rank, sight] : by_rank) {
-    const Activity& activity = sight->activity;
-    if (activity.waits_for.empty() || activity.current_ns < kLongNs) continue;
-    if (first == nullptr || activity.current_ns > first->activity.current_ns) first = sight;
-  }
-  if (first == nullptr) return std::nullopt;
+// Where the chain of who waits for whom ends; nullptr: in a circle.
+const RankView* end_of_chain(const RankView& first, const std::map<int, const RankView*>& by_rank) {
   std::set<int> seen;
-  const RankSight* at = first;
-  while (!at->activity.waits_for.empty() && seen.insert(at->rank).second) {
-    const auto next = by_rank.find(at->activity.waits_for.front());
+  const RankView* at = &first;
+  while (!at->sight.activity.waits_for.empty() && seen.insert(at->sight.rank).second) {
+    const auto next = by_rank.find(at->sight.activity.waits_for.front());
     if (next == by_rank.end()) break;
     at = next->second;
   }
-  if (!at->activity.waits_for.empty()) return std::nullopt;  // in a circle
-  return Straggler{at->rank,
-                   cat(describe(*first), " has waited for ",
-                       std::round(seconds_of(first->activity.current_ns) * 10) / 10, " s in ",
-                       printable(first->activity.current), "; this rank ", doing(*at))};
+  return at->sight.activity.waits_for.empty() ? at : nullptr;
+}
+
+// The rank for which others wait, from the one that has waited for the longest time on. A rank that
+// ends calls is at work: who waits for it may be a spare.
+std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>& by_rank) {
+  std::vector<const RankView*> waiting;
+  for (const auto& [rank, view] : by_rank) {
+    const Activity& activity = view->sight.activity;
+    if (!activity.waits_for.empty() && activity.current_ns >= kLongNs) waiting.push_back(view);
+  }
+  std::ranges::stable_sort(waiting, std::greater<>(),
+                           [](const RankView* view) { return view->sight.activity.current_ns; });
+  for (const RankView* first : waiting) {
+    const RankView* const end = end_of_chain(*first, by_rank);
+    if (end == nullptr || end->calls_per_second > 0) continue;
+    const Activity& activity = first->sight.activity;
+    return Straggler{end->sight.rank,
+                     cat(describe(first->sight), " has waited for ",
+                         std::round(seconds_of(activity.current_ns) * 10) / 10, " s in ",
+                         printable(activity.current), "; this rank ", doing(end->sight))};
+  }
+  return std::nullopt;
 }
 
 std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
-  std::map<int, const RankSight*> answering;
+  std::map<int, const RankView*> answering;
   for (const RankView& view : ranks) {
     // Those below it in the tree cannot be heard, and have higher numbers.
     if (view.sight.state == RankState::silent) {
       return Straggler{view.sight.rank,
                        "it does not answer: it is stopped, or its host is out of reach"};
     }
-    if (view.sight.state == RankState::answers) answering[view.sight.rank] = &view.sight;
+    if (view.sight.state == RankState::answers) answering[view.sight.rank] = &view;
   }
-  if (std::optional<Straggler> found = end_of_chain(answering)) return found;
+  if (std::optional<Straggler> found = who_is_waited_for(answering)) return found;
   const auto latest = std::ranges::max_element(ranks, {}, &RankView::late_share);
   if (latest == ranks.end() || latest->late_share < kNotable) return std::nullopt;
   const auto percent = [](double share) { return std::lround(100 * share); };

@@ -1,8 +1,9 @@
 // All-reduces without end, to which one rank (-1: each) comes late: what top_test watches. Rank 0
 // says when the first call is through.
 //
-//   late_rank RANK MILLISECONDS [CALLS]
+//   late_rank RANK MILLISECONDS [CALLS [spare]]
 //
+// With `spare` the last rank does not take part: it waits in a barrier for the others.
 // After an error it ends at once, as programs in C do.
 #include <chrono>
 #include <cstdio>
@@ -19,10 +20,16 @@ int main(int argc, char** argv) {
   const int late = std::atoi(argv[1]);
   const std::chrono::milliseconds delay(std::atoi(argv[2]));
   const long calls = argc > 3 ? std::atol(argv[3]) : -1;
-  tutti::Communicator comm;
+  tutti::Communicator world;
   try {
-    comm = tutti::Communicator::init();
+    world = tutti::Communicator::init();
+    tutti::Communicator comm = world;
     std::vector<float> values(1024, 1);
+    if (argc > 4) {
+      const bool is_spare = world.rank() == world.size() - 1;
+      comm = world.split(is_spare ? 1 : 0, world.rank());
+      if (is_spare) world.barrier();
+    }
     for (long call = 0; call != calls; ++call) {
       if (call > 0 && (late < 0 || comm.rank() == late)) std::this_thread::sleep_for(delay);
       comm.all_reduce(std::span(values));

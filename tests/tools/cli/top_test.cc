@@ -114,6 +114,23 @@ TEST_F(Top, NamesTheOneThatTheOthersWaitFor) {
   end(job);
 }
 
+// It waits all the time, and for ranks that are at work.
+TEST_F(Top, TakesNoSpareForTheMeasure) {
+  Process job = start(job_of(3, {"-1", "20", "-1", "spare"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const Json view = look();
+  EXPECT_GT(view["ranks"][2]["current_seconds"].get<double>(), 0.3);
+  EXPECT_EQ(view["ranks"][2]["calls_per_second"].get<double>(), 0);
+  if (view["straggler"].is_object()) {  // one of the two may be slow by itself
+    EXPECT_THAT(view["straggler"]["why"].get<std::string>(), Not(HasSubstr("barrier")));
+    EXPECT_GE(view["ranks"][view["straggler"]["rank"].get<int>()]["late_share"].get<double>(), 0.1);
+  }
+  for (const int rank : {0, 1}) {
+    EXPECT_LT(view["ranks"][rank]["late_share"].get<double>(), 0.6) << rank;
+  }
+  end(job);
+}
+
 TEST_F(Top, ShowsAStoppedRank) {
   Process job = start(job_of(3, {"0", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";

@@ -6,6 +6,12 @@
 namespace tutti::training::hugging_face {
 namespace {
 
+// GPT2Config has second names for its sizes (attribute_map), which win where a file has both.
+int64_t size_named(const ConfigReader& config, std::string_view second_name,
+                   std::string_view name) {
+  return config.has(second_name) ? config.whole(second_name) : config.whole(name);
+}
+
 Json gpt2_model_of(const ConfigReader& config) {
   const std::string activation = config.text("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
@@ -15,11 +21,11 @@ Json gpt2_model_of(const ConfigReader& config) {
   for (const char* field : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
     if (config.truth(field, false)) config.refuse(field, "false");
   }
-  const int64_t width = config.whole("n_embd");
-  return {{"layers", config.whole("n_layer")},
-          {"heads", config.whole("n_head")},
+  const int64_t width = size_named(config, "hidden_size", "n_embd");
+  return {{"layers", size_named(config, "num_hidden_layers", "n_layer")},
+          {"heads", size_named(config, "num_attention_heads", "n_head")},
           {"width", width},
-          {"max_context", config.whole("n_positions")},
+          {"max_context", size_named(config, "max_position_embeddings", "n_positions")},
           {"vocabulary", config.whole("vocab_size")},
           {"hidden", config.whole("n_inner", 4 * width)},
           {"norm_epsilon", config.number("layer_norm_epsilon", 1e-5)},
@@ -34,6 +40,10 @@ void gpt2_describe(const Json& model, Json& config) {
                 {.cause = "it has RMSNorm, SwiGLU or rotary positions, or no biases",
                  .remedy = "train such a model with --model llama, or export it to a file: "
                            "tutti export RUN_DIR FILE.safetensors"});
+  }
+  for (const char* second_name :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) {
+    config.erase(second_name);
   }
   config["vocab_size"] = model.at("vocabulary");
   config["n_positions"] = model.at("max_context");

@@ -1,4 +1,6 @@
 // LlamaForCausalLM.
+#include <array>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "training/hugging_face/architecture.h"
@@ -6,25 +8,31 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// Of transformers from 5 on all of it is in rope_parameters; before, the base was by itself.
+// transformers 5 writes all of it in rope_parameters; transformers 4 wrote the base by itself. A
+// file may have both, and they may contradict each other: then the order is that of transformers 5
+// (PreTrainedConfig.convert_rope_params_to_dict and standardize_rope_params).
 void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
-  const ConfigReader rope =
-      config.object(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  ConfigReader rope = config.object("rope_scaling");
+  if (rope.json().empty()) rope = config.object("rope_parameters");
   model["rope_base"] = rope.number("rope_theta", config.number("rope_theta", 10000));
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") {
     rope.refuse(rope.has("rope_type") ? "rope_type" : "type",
                 "default, linear, dynamic and llama3");
   }
-  if (rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)) != 1) {
-    config.refuse("partial_rotary_factor", "1");
+  const std::array<const ConfigReader*, 2> places = {&rope, &config};
+  for (const ConfigReader* const place : places) {
+    if (place->number("partial_rotary_factor", 1) != 1) {
+      place->refuse("partial_rotary_factor", "1");
+    }
   }
   if (type == "default") return;
   model["rope_scaling"] = type;
   model["rope_factor"] = rope.number("factor");
   if (type == "dynamic") model["rope_original_context"] = max_context;
   if (type != "llama3") return;
-  model["rope_original_context"] = rope.whole("original_max_position_embeddings", max_context);
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  model["rope_original_context"] = config.whole(kOriginal, rope.whole(kOriginal, max_context));
   model["rope_low_turns"] = rope.number("low_freq_factor");
   model["rope_high_turns"] = rope.number("high_freq_factor");
 }

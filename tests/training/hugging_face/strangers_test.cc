@@ -165,5 +165,56 @@ TEST_F(StrangersTest, EarlierRotaryPositions) {
   EXPECT_EQ(dynamic.at("rope_original_context"), 32);
 }
 
+// Where a file says a thing twice, transformers 5.24 was asked which one holds.
+TEST_F(StrangersTest, ContradictionsAreReadAsTransformersReadsThem) {
+  const auto model_of = [&](const char* name, const std::function<void(Json&)>& change) {
+    const std::string copy = copy_of(name);
+    change_json(copy + "/config.json", change);
+    return Directory(copy).model();
+  };
+  const Json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 4.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 32}};
+  const Json both = model_of("llama", [&](Json& config) {
+    config["rope_scaling"] = linear;
+    config["rope_parameters"] = llama3;
+  });
+  EXPECT_EQ(both.at("rope_scaling"), "linear");
+  EXPECT_EQ(both.at("rope_factor"), 2);
+  for (const Json& nothing : {Json(), Json::object()}) {
+    const Json parameters = model_of("llama", [&](Json& config) {
+      config["rope_scaling"] = nothing;
+      config["rope_parameters"] = llama3;
+      config["original_max_position_embeddings"] = 16;
+    });
+    EXPECT_EQ(parameters.at("rope_scaling"), "llama3");
+    EXPECT_EQ(parameters.at("rope_original_context"), 16);
+  }
+  const Json gpt2 = model_of("gpt2", [](Json& config) {
+    config["num_attention_heads"] = 1;
+    config["hidden_size"] = config["n_embd"];
+    config.erase("n_embd");
+  });
+  EXPECT_EQ(gpt2.at("heads"), 1);
+  EXPECT_THAT(refusal("gpt2", [](Json& config) { config["hidden_size"] = 1024; }),
+              HasSubstr("of another shape"));
+}
+
+TEST_F(StrangersTest, RefusalsOfRotaryPartsAreTrue) {
+  for (const char* place : {"", "rope_parameters", "rope_scaling"}) {
+    const std::string said = refusal("llama", [&](Json& config) {
+      if (*place == 0) {
+        config["partial_rotary_factor"] = 0.5;
+      } else {
+        config[place] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+      }
+    });
+    EXPECT_THAT(said, HasSubstr("\"partial_rotary_factor\" is 0.5")) << place;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::training::hugging_face

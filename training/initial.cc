@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/checkpoint/tensor_source.h"
 
 namespace tutti::training {
 namespace {
@@ -74,6 +75,17 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
       misshapen.push_back(spec.name);
     } else if (!is_finite(source, name)) {
       not_finite.push_back(spec.name);
+    }
+  }
+  // Files by others may lack them; then they begin anew.
+  for (const NamedBuffer& buffer : model.buffers()) {
+    const TensorInfo* const info = find_buffer(source, buffer.name);
+    if (info == nullptr) continue;
+    wanted.insert(info->name);
+    if (info->count() != std::ssize(buffer.values)) {
+      misshapen.push_back(buffer.name);
+    } else if (!is_finite(source, info->name)) {
+      not_finite.push_back(buffer.name);
     }
   }
   for (const std::string& name : source.names()) {

@@ -1,5 +1,8 @@
 // What a replica keeps from step to step, as checkpoints and others see it.
 
+#include <string>
+
+#include "training/checkpoint/tensor_source.h"
 #include "training/replica.h"
 
 namespace tutti::training {
@@ -26,7 +29,7 @@ void Replica::visit_state(StateVisitor& visitor) {
   if (!synchronizer_->sums_gradients()) visit_own_values(visitor);
   share_buffers();
   for (const NamedBuffer& buffer : buffers()) {
-    visitor.row("buffer." + buffer.name,
+    visitor.row(std::string(kBufferPrefix) + buffer.name,
                 tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)),
                 RowKind::same);
   }

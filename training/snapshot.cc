@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/tensor_source.h"
 #include "training/kernels/elementwise.h"
 #include "training/models/registry.h"
 #include "training/texts.h"
@@ -203,6 +204,10 @@ void load_parameters(Replica& replica, const TensorSource& source, const std::st
     StateLoader(replica, source, 0, {}).pieces("model", [&](const OwnedPiece& piece) {
       return replica.values_of(piece, 0);
     });
+    for (const NamedBuffer& buffer : replica.buffers()) {
+      const TensorInfo* const info = find_buffer(source, buffer.name);
+      if (info != nullptr) source.read(info->name, 0, as_row(buffer.values));
+    }
   } catch (const Error& error) {
     throw Error(error.code(), error.what(), {.where = path, .rank = error.rank()});
   }

@@ -44,7 +44,8 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
 // Collective. The same from what the ranks of a run before this one keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);
 
-// Parameters alone, from any source of tensors "model.NAME".
+// The model alone, from any source of tensors "model.NAME": its parameters, and its other state as
+// far as the source has it.
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

@@ -12,6 +12,9 @@
 #include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/exchange.h"
+#include "training/initial.h"
+#include "training/model_source.h"
 #include "training/snapshot.h"
 
 namespace tutti::training {
@@ -216,6 +219,33 @@ TEST_F(PipelineCheckpoints, HaveATiedEmbeddingOnce) {
       for (const StoredPiece& piece : tensor.slices.front().pieces) {
         EXPECT_LT(piece.file, 2) << tensor.info.name;
       }
+    }
+  }
+}
+
+// A model that is exported comes back with the state that is no parameter.
+TEST_F(PipelineCheckpoints, ExportsHaveRunningStatistics) {
+  const Deterministic deterministic;
+  const Next expected = save(image_run(), {.data = 1}, "saved");
+  export_safetensors(Checkpoint::open(path("saved")), path("half.safetensors"), DType::bf16);
+  export_safetensors(Checkpoint::open(path("saved")), path("model.safetensors"));
+  const SafetensorsFile half(path("half.safetensors"));
+  int buffers = 0;
+  for (const StoredTensor& tensor : half.tensors()) {
+    const bool is_buffer = tensor.info.name.find(".running_") != std::string::npos;
+    EXPECT_EQ(tensor.info.dtype, is_buffer ? DType::f32 : DType::bf16) << tensor.info.name;
+    buffers += is_buffer ? 1 : 0;
+  }
+  EXPECT_GT(buffers, 10);
+  for (const Place& to : {Place{.data = 1}, Place{.data = 1, .stages = 2}}) {
+    for (const std::string& from : {path("model.safetensors"), path("saved")}) {
+      run_ranks(to.ranks(), [&](const Job& job) {
+        TinyRank rank(job, at(to, image_run()));
+        const ModelSource source = open_model(from);
+        check_initial(*rank.model, *source.values, from);
+        load_parameters(rank.replica, *source.values, from);
+        EXPECT_EQ(rank.evaluate().loss, expected.validation) << from << ' ' << describe(to);
+      });
     }
   }
 }

@@ -62,9 +62,14 @@ void export_safetensors(const Checkpoint& checkpoint, const std::string& path, D
                 {.remedy = "take f32, bf16 or f16"});
   }
   std::vector<TensorInfo> tensors;
+  std::vector<std::string> sources;  // their names in the checkpoint
   for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
-    if (!tensor.info.name.starts_with(kModelPrefix)) continue;
-    tensors.push_back({tensor.info.name.substr(kModelPrefix.size()), dtype, tensor.info.shape});
+    const std::string& name = tensor.info.name;
+    const bool is_buffer = name.starts_with(kBufferPrefix);
+    if (!is_buffer && !name.starts_with(kModelPrefix)) continue;
+    sources.push_back(name);
+    tensors.push_back({name.substr((is_buffer ? kBufferPrefix : kModelPrefix).size()),
+                       is_buffer ? DType::f32 : dtype, tensor.info.shape});
   }
   const Json& model = checkpoint.manifest().model;
   const std::string fresh = path + ".tmp";
@@ -72,8 +77,8 @@ void export_safetensors(const Checkpoint& checkpoint, const std::string& path, D
                          {{"producer", "tutti"},
                           {"model", model.is_string() ? std::string(model) : model.dump()},
                           {"step", cat(checkpoint.manifest().step)}});
-  for (const TensorInfo& tensor : tensors) {
-    copy_tensor(checkpoint, cat(kModelPrefix, tensor.name), dtype, file);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    copy_tensor(checkpoint, sources[i], tensors[i].dtype, file);
   }
   file.finish();
   if (std::rename(fresh.c_str(), path.c_str()) != 0) {

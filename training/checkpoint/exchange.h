@@ -11,9 +11,9 @@
 
 namespace tutti::training {
 
-// Writes the model's parameters by their plain names ("wte.weight"), converted to `dtype`: f32,
-// bf16 or f16. A file of that name is replaced at once, when the new one is on the disk. Memory
-// does not grow with the model.
+// Writes the model's parameters and its other state by their plain names ("wte.weight"). Parameters
+// are converted to `dtype`: f32, bf16 or f16; other state stays f32. A file of that name is
+// replaced at once, when the new one is on the disk. Memory does not grow with the model.
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path,
                         DType dtype = DType::f32);
 

@@ -101,4 +101,9 @@ void convert_elements(const std::byte* bytes, DType from, Tensor out) {
   }
 }
 
+const TensorInfo* find_buffer(const TensorSource& source, const std::string& name) {
+  const TensorInfo* const found = source.find(cat(kBufferPrefix, name));
+  return found != nullptr ? found : source.find(cat(kModelPrefix, name));
+}
+
 }  // namespace tutti::training

@@ -16,6 +16,8 @@ namespace tutti::training {
 
 // A model's own values are called "model.NAME", by the name of the parameter.
 inline constexpr std::string_view kModelPrefix = "model.";
+// In a checkpoint, the model's state that is no parameter is called "buffer.NAME".
+inline constexpr std::string_view kBufferPrefix = "buffer.";
 
 // One thread at a time.
 class TensorSource {
@@ -52,5 +54,9 @@ void copy_tensor(const TensorSource& source, std::string_view name, DType type,
 // out = the values of type `from` at `bytes`, as many as it has, converted as read() says. `bytes`
 // needs no alignment.
 void convert_elements(const std::byte* bytes, DType from, Tensor out);
+
+// Where a source has state that is no parameter: "buffer.NAME" in a checkpoint, "model.NAME" in a
+// file, whose names are plain. Null: nowhere.
+const TensorInfo* find_buffer(const TensorSource& source, const std::string& name);
 
 }  // namespace tutti::training

@@ -12,13 +12,6 @@ namespace {
 MPI_Comm quiet = MPI_COMM_NULL;
 bool refuses_aliases = false;
 
-bool is_common(MPI_Datatype type) {
-  for (MPI_Datatype known : {MPI_BYTE, MPI_CHAR, MPI_INT, MPI_FLOAT, MPI_DOUBLE}) {
-    if (type == known) return true;
-  }
-  return false;
-}
-
 // No function says so; MPI_Pack of no elements refuses a type that is not.
 bool is_committed(MPI_Datatype type) {
   if (is_common(type) || is_named(type)) return true;

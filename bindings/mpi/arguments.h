@@ -21,12 +21,12 @@ class QuietComm {
 // MPI_COMM_SELF where there is no QuietComm.
 MPI_Comm quiet_comm();
 
-// Whether that is a rank of the communicator; never of one between groups.
+// True if `rank` is a rank of the communicator. MPI_ROOT, of one between groups, is none.
 bool has_rank(MPI_Comm comm, int rank);
-// Whether it is the calling rank.
+// True if `rank` is the calling rank.
 bool is_own_rank(MPI_Comm comm, int rank);
 
-// Whether `count` elements of the type cannot be at `data`: it is MPI_IN_PLACE, or null (unless the
+// True if `count` elements of the type cannot be at `data`: it is MPI_IN_PLACE, or null (unless the
 // type has absolute addresses).
 bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
 // The same; or `count` is negative, or the type is null or not committed.
@@ -34,6 +34,10 @@ bool is_refused(const void* data, int64_t count, MPI_Datatype type);
 // The same, but `data` may be MPI_IN_PLACE.
 inline bool is_refused_apart(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
+}
+// The own buffer of a call with a root: the root may give MPI_IN_PLACE.
+inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
+  return is_root ? is_refused_apart(data, count, type) : is_refused(data, count, type);
 }
 // The same for a block of elements to or from each rank.
 template <typename Count>
@@ -45,7 +49,7 @@ bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype 
   }
   return is_refused(data, total, type);
 }
-// Whether the MPI library refuses that input and output are the same memory (MPICH does).
+// True if the MPI library refuses that input and output are the same memory (MPICH does).
 bool are_refused_aliases(const void* in, const void* out, int64_t count);
 
 }  // namespace tutti::mpi

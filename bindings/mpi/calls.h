@@ -283,8 +283,7 @@ int gather(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void
            int64_t count, MPI_Datatype type, int root, MPI_Comm comm, Theirs theirs) {
   const bool is_root = is_own_rank(comm, root);
   Decision decision = of_either(in == MPI_IN_PLACE, count, type, in_count, in_type);
-  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(in, in_count, in_type)
-                                                       : is_refused(in, in_count, in_type)));
+  decision.refuse_if(!has_rank(comm, root) || is_refused_own(is_root, in, in_count, in_type));
   decision.refuse_if(is_root && is_refused(out, count, type));
   return route(how, Call::gather, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.from = own_run(in, in_count, in_type, out, channel.rank, count, type)};
@@ -303,8 +302,7 @@ int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, voi
             MPI_Comm comm, Theirs theirs) {
   const bool is_root = is_own_rank(comm, root);
   Decision decision;
-  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(in, in_count, in_type)
-                                                       : is_refused(in, in_count, in_type)));
+  decision.refuse_if(!has_rank(comm, root) || is_refused_own(is_root, in, in_count, in_type));
   decision.refuse_if(is_root && is_refused(out, counts, blocks_of(comm), type));
   return route(how, Call::gatherv, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, BlockRun> task{
@@ -324,8 +322,7 @@ int scatter(How how, const void* in, int64_t count, MPI_Datatype type, void* out
             MPI_Datatype out_type, int root, MPI_Comm comm, Theirs theirs) {
   const bool is_root = is_own_rank(comm, root);
   Decision decision = of_either(out == MPI_IN_PLACE, count, type, out_count, out_type);
-  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(out, out_count, out_type)
-                                                       : is_refused(out, out_count, out_type)));
+  decision.refuse_if(!has_rank(comm, root) || is_refused_own(is_root, out, out_count, out_type));
   decision.refuse_if(is_root && is_refused(in, count, type));
   return route(how, Call::scatter, comm, decision, theirs, [&](Channel& channel) {
     Movement<Run, Run> task{.to = own_run(out, out_count, out_type, in, channel.rank, count, type),
@@ -345,8 +342,7 @@ int scatterv(How how, const void* in, const Count* counts, const Displacement* d
              MPI_Comm comm, Theirs theirs) {
   const bool is_root = is_own_rank(comm, root);
   Decision decision;
-  decision.refuse_if(!has_rank(comm, root) || (is_root ? is_refused_apart(out, out_count, out_type)
-                                                       : is_refused(out, out_count, out_type)));
+  decision.refuse_if(!has_rank(comm, root) || is_refused_own(is_root, out, out_count, out_type));
   decision.refuse_if(is_root && is_refused(in, counts, blocks_of(comm), type));
   return route(how, Call::scatterv, comm, decision, theirs, [&](Channel& channel) {
     Movement<BlockRun, Run> task{

@@ -15,9 +15,7 @@ namespace {
 // Whether elements lie one behind the other, each without gaps and in its signature's order: basic
 // types, and rows of such. Others may be so too; packing them costs time, not correctness.
 bool is_plain(MPI_Datatype type) {
-  for (MPI_Datatype known : {MPI_BYTE, MPI_CHAR, MPI_INT, MPI_FLOAT, MPI_DOUBLE}) {  // at once
-    if (type == known) return true;
-  }
+  if (is_common(type)) return true;
   int integers = 0;
   int addresses = 0;
   int types = 0;
@@ -136,6 +134,13 @@ uint64_t size_of_type(MPI_Datatype type) {
   MPI_Count size = 0;
   PMPI_Type_size_x(type, &size);
   return static_cast<uint64_t>(std::max<MPI_Count>(size, 0));
+}
+
+bool is_common(MPI_Datatype type) {
+  for (MPI_Datatype known : {MPI_BYTE, MPI_CHAR, MPI_INT, MPI_FLOAT, MPI_DOUBLE}) {
+    if (type == known) return true;
+  }
+  return false;
 }
 
 bool is_named(MPI_Datatype type) {

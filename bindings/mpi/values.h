@@ -18,6 +18,8 @@ namespace tutti::mpi {
 uint64_t size_of_type(MPI_Datatype type);
 // From one element to the next.
 int64_t extent_of(MPI_Datatype type);
+// True for the types that most calls have: known at once, without a question to the MPI library.
+bool is_common(MPI_Datatype type);
 // MPI's own, which nobody may free.
 bool is_named(MPI_Datatype type);
 

@@ -111,7 +111,7 @@ TEST(SettingsTest, VariableUnlikeAnyIsAWarningWithoutAGuess) {
               ElementsAre(AllOf(HasSubstr("TUTTI_XYZZY_PLUGH_QUUX"), HasSubstr("tutti info"))));
 }
 
-// What the tools and bindings read themselves.
+// The tools and bindings read these themselves.
 TEST(SettingsTest, VariablesOfToolsAreNoMistakes) {
   const Variable cache("TUTTI_TORCH_CACHE", "/tmp");
   const Variable python("TUTTI_PYTHON", "python3");

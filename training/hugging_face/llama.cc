@@ -1,6 +1,4 @@
 // LlamaForCausalLM.
-#include <array>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "training/hugging_face/architecture.h"
@@ -20,12 +18,8 @@ void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
     rope.refuse(rope.has("rope_type") ? "rope_type" : "type",
                 "default, linear, dynamic and llama3");
   }
-  const std::array<const ConfigReader*, 2> places = {&rope, &config};
-  for (const ConfigReader* const place : places) {
-    if (place->number("partial_rotary_factor", 1) != 1) {
-      place->refuse("partial_rotary_factor", "1");
-    }
-  }
+  const ConfigReader& place = rope.has("partial_rotary_factor") ? rope : config;
+  if (place.number("partial_rotary_factor", 1) != 1) place.refuse("partial_rotary_factor", "1");
   if (type == "default") return;
   model["rope_scaling"] = type;
   model["rope_factor"] = rope.number("factor");

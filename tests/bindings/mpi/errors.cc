@@ -3,7 +3,6 @@
 // (No negative counts: MPICH 4.0 crashes of some.)
 #include <mpi.h>
 
-#include <array>
 #include <cstdio>
 #include <functional>
 #include <vector>
@@ -35,7 +34,8 @@ int told = MPI_SUCCESS;  // by the handler
 
 void tell(MPI_Comm*, int* code, ...) { MPI_Error_class(*code, &told); }  // NOLINT(cert-dcl50-cpp)
 
-// What the call returned and what the handler heard; then a right call.
+// Prints the class that the call returned and the class given to the handler; then makes a right
+// call.
 void show(const Group& group, const char* what, const std::function<int(MPI_Comm)>& call) {
   for (const bool with_handler : {false, true}) {
     MPI_Errhandler handler = MPI_ERRORS_RETURN;

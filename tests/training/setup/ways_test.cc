@@ -124,7 +124,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
   }
 }
 
-// What some settings depend on: a directory for checkpoints, a schedule, a kind of model.
+// Configurations with what some settings depend on: a directory, a schedule, a precision.
 const std::vector<Json>& bases() {
   static const std::vector<Json> all = {
       Json{{"data", {{"files", {"t.txt"}}}}},

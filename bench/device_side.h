@@ -8,9 +8,9 @@
 #include <span>
 
 #include "base/buffer.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/stream.h"
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
 
 namespace tutti::bench {
 

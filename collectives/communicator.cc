@@ -11,6 +11,7 @@
 #include <numeric>
 #include <system_error>
 
+#include "base/cuda/abi.h"
 #include "base/growing_pause.h"
 #include "base/log.h"
 #include "base/memory_range.h"
@@ -22,8 +23,7 @@
 #include "collectives/group.h"
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/runtime/communicator_impl.h"
-#include "transport/bootstrap/job.h"
-#include "transport/cuda/abi.h"
+#include "transport/bootstrap/discovery/job.h"
 
 namespace tutti {
 

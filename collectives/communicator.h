@@ -47,7 +47,7 @@
 namespace tutti {
 
 class Deadline;
-struct InitStats;  // transport/bootstrap/init_stats.h
+struct InitStats;  // transport/bootstrap/control/init_stats.h
 struct Job;
 class Work;
 
@@ -188,12 +188,13 @@ using Registration = std::shared_ptr<void>;
 class Communicator {
  public:
   // The world: every rank of the job, as whatever launcher started it tells
-  // (transport/bootstrap/job_sources.h; alone without any). Blocks until all ranks are there. The
-  // last ranks of a job may be spares (the setting TUTTI_SPARES): the world is without them, and
-  // theirs is what grow() makes with them. One that was not needed ends its process when the job
-  // has ended, with exit code 0, or under `tutti run` with one by which that knows it.
+  // (transport/bootstrap/discovery/job_sources.h; alone without any). Blocks until all ranks are
+  // there. The last ranks of a job may be spares (the setting TUTTI_SPARES): the world is without
+  // them, and theirs is what grow() makes with them. One that was not needed ends its process when
+  // the job has ended, with exit code 0, or under `tutti run` with one by which that knows it.
   static Communicator init();
-  // The same for a job described by the caller (transport/bootstrap/job.h); ranks may be threads.
+  // The same for a job described by the caller (transport/bootstrap/discovery/job.h); ranks may be
+  // threads.
   static Communicator init(const Job& job);
   // The same in a thread of its own, so that the caller does not block: get() gives the
   // communicator, or throws. So one thread can be several ranks, whose calls it makes in one group

@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/cuda/device.h"
 #include "base/error.h"
 #include "base/growing_pause.h"
 #include "base/start_thread.h"
-#include "transport/cuda/device.h"
 
 namespace tutti {
 

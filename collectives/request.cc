@@ -9,7 +9,7 @@
 #include "base/memory_range.h"
 #include "base/reduce.h"
 #include "base/text.h"
-#include "collectives/runtime/signature.h"
+#include "collectives/runtime/calls/signature.h"
 
 namespace tutti {
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/xml_file.h"
+#include "topology/xml_file.h"
 
 namespace tutti {
 namespace {

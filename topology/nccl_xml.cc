@@ -14,9 +14,9 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/xml_file.h"
 #include "topology/bus_address.h"
 #include "topology/link_speeds.h"
+#include "topology/xml_file.h"
 
 namespace tutti {
 namespace {

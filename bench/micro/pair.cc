@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 
 namespace tutti::bench {
 

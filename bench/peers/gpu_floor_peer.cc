@@ -10,13 +10,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/peer_memory.h"
+#include "base/cuda/stream.h"
 #include "base/error.h"
 #include "bench/device_side.h"
 #include "bench/peers/peer_program.h"
 #include "bench/peers/rank_threads.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/peer_memory.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti::bench {
 

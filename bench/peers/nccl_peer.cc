@@ -11,13 +11,13 @@
 #include <span>
 #include <vector>
 
+#include "base/cuda/device.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/device_side.h"
 #include "bench/peers/peer_program.h"
 #include "bench/peers/rank_threads.h"
 #include "bindings/nccl/abi.h"
-#include "transport/cuda/device.h"
 
 namespace tutti::bench {
 

@@ -11,7 +11,7 @@
 #include "base/settings.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/tutti.h"
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 
 namespace tutti::c {
 namespace {

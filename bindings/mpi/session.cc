@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "bindings/mpi/arguments.h"
 #include "bindings/mpi/ranges.h"
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 
 namespace tutti::mpi {
 

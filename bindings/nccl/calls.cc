@@ -8,14 +8,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
 #include "base/reduce.h"
 #include "base/text.h"
 #include "bindings/exact_double.h"
 #include "bindings/nccl/comm.h"
 #include "collectives/request.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti::nccl {
 namespace {

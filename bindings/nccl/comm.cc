@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/device.h"
 #include "base/fd.h"
 #include "base/random_token.h"
 #include "base/text.h"
 #include "collectives/group.h"
-#include "transport/bootstrap/socket.h"
-#include "transport/cuda/device.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::nccl {
 

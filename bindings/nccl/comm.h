@@ -13,7 +13,7 @@
 #include "bindings/nccl/abi.h"
 #include "bindings/use_gate.h"
 #include "collectives/communicator.h"
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 
 struct ncclComm {
   tutti::Communicator communicator;

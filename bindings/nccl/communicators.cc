@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/device.h"
 #include "base/text.h"
 #include "bindings/nccl/comm.h"
-#include "transport/cuda/device.h"
 
 using tutti::cat;
 using tutti::Communicator;

@@ -11,7 +11,7 @@
 
 #include "base/deadline.h"
 #include "base/text.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::nccl {
 

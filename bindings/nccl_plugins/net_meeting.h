@@ -20,8 +20,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "bindings/nccl_plugins/net_abi.h"
-#include "transport/bootstrap/acceptor.h"
-#include "transport/bootstrap/connector.h"
+#include "transport/bootstrap/handshake/acceptor.h"
+#include "transport/bootstrap/handshake/connector.h"
 
 namespace tutti::nccl {
 

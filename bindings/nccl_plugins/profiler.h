@@ -1,5 +1,6 @@
-// What NCCL does on one communicator, as a file in Chrome's trace event format, as training/trace.h
-// writes it: a rank is a process; groups, calls and the proxy's work have threads of their own.
+// What NCCL does on one communicator, as a file in Chrome's trace event format, as
+// training/core/trace.h writes it: a rank is a process; groups, calls and the proxy's work have
+// threads of their own.
 //
 // Times are in microseconds of this machine's steady clock, so files of the ranks of a host can be
 // put side by side.

@@ -4,12 +4,12 @@
 #include <array>
 #include <utility>
 
+#include "base/cuda/device.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "bindings/nccl_plugins/host_log.h"
 #include "collectives/cost/gpu_costs.h"
-#include "transport/cuda/device.h"
 
 namespace tutti::nccl {
 

@@ -21,13 +21,13 @@
 #include <memory>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/peer_memory.h"
+#include "base/cuda/stream.h"
 #include "collectives/gpu/agreement.h"
 #include "collectives/gpu/windows.h"
 #include "collectives/request.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/peer_memory.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti::gpu {
 

@@ -13,16 +13,16 @@
 #include <span>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/module.h"
+#include "base/cuda/peer_memory.h"
+#include "base/cuda/stream.h"
 #include "base/dtype.h"
 #include "collectives/gpu/agreement.h"
 #include "collectives/gpu/call.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/gpu/windows.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/module.h"
-#include "transport/cuda/peer_memory.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti::gpu {
 

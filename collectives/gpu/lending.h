@@ -21,7 +21,7 @@
 #include "collectives/gpu/schedule.h"
 #include "collectives/program/plan.h"
 #include "collectives/request.h"
-#include "collectives/runtime/compiled_call.h"
+#include "collectives/runtime/calls/compiled_call.h"
 
 namespace tutti::gpu {
 

@@ -8,7 +8,7 @@
 
 #include "collectives/gpu/call.h"
 #include "collectives/gpu/schedule.h"
-#include "collectives/runtime/compiled_call.h"
+#include "collectives/runtime/calls/compiled_call.h"
 #include "transport/limits.h"
 
 namespace tutti::gpu {

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/cuda/stream.h"
 #include "base/error.h"
 #include "base/mix_bits.h"
 #include "base/text.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti::gpu {
 

@@ -10,13 +10,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/multicast.h"
+#include "base/cuda/peer_memory.h"
 #include "collectives/gpu/agreement.h"
 #include "collectives/gpu/call.h"
 #include "collectives/request.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/multicast.h"
-#include "transport/cuda/peer_memory.h"
 
 namespace tutti::gpu {
 

@@ -11,7 +11,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/xml_file.h"
+#include "topology/xml_file.h"
 
 namespace tutti {
 

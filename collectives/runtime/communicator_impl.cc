@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/runtime/device_routes.h"
+#include "collectives/runtime/device/device_routes.h"
 
 namespace tutti::internal {
 

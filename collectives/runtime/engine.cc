@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/start_thread.h"
-#include "collectives/runtime/backoff.h"
 #include "collectives/runtime/communicator_impl.h"
+#include "collectives/runtime/waiting/backoff.h"
 
 namespace tutti::internal {
 

@@ -15,9 +15,9 @@
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/algorithm.h"
-#include "collectives/runtime/callbacks.h"
-#include "collectives/runtime/plans.h"
-#include "collectives/runtime/spares.h"
+#include "collectives/runtime/calls/plans.h"
+#include "collectives/runtime/waiting/callbacks.h"
+#include "collectives/runtime/waiting/spares.h"
 #include "transport/paths/endpoint.h"
 
 namespace tutti::internal {

@@ -1,4 +1,4 @@
-#include "base/schema.h"
+#include "training/core/schema.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/runtime/call_cache.h"
-#include "collectives/runtime/flight_recorder.h"
-#include "collectives/runtime/operation_pool.h"
-#include "collectives/runtime/operation_queue.h"
+#include "collectives/runtime/calls/call_cache.h"
+#include "collectives/runtime/calls/operation_pool.h"
+#include "collectives/runtime/calls/operation_queue.h"
+#include "collectives/runtime/waiting/flight_recorder.h"
 
 namespace tutti {
 namespace {

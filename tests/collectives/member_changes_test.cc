@@ -1,5 +1,5 @@
 // Changes of members over real control channels; ranks are threads.
-#include "collectives/runtime/member_changes.h"
+#include "collectives/runtime/waiting/member_changes.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/control/control.h"
 
 namespace tutti::internal {
 namespace {

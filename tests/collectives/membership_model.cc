@@ -6,7 +6,7 @@
 
 #include "base/mix_bits.h"
 #include "base/text.h"
-#include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/handshake/frame.h"
 
 namespace tutti::testing {
 namespace {

@@ -29,8 +29,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/runtime/member_changes.h"
-#include "transport/bootstrap/agreement.h"
+#include "collectives/runtime/waiting/member_changes.h"
+#include "transport/bootstrap/membership/agreement.h"
 
 namespace tutti::testing {
 

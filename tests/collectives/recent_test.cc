@@ -1,5 +1,5 @@
 // The cache of the calls that were made last.
-#include "collectives/runtime/recent.h"
+#include "collectives/runtime/device/recent.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/runtime/report_file.h"
+#include "collectives/runtime/waiting/report_file.h"
 
 #include <gtest/gtest.h>
 

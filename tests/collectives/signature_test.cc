@@ -1,5 +1,5 @@
 // What rides in every message's header.
-#include "collectives/runtime/signature.h"
+#include "collectives/runtime/calls/signature.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,8 +13,8 @@
 #include "base/deadline.h"
 #include "base/settings.h"
 #include "collectives/communicator.h"
-#include "collectives/runtime/backoff.h"
-#include "collectives/runtime/lateness.h"
+#include "collectives/runtime/waiting/backoff.h"
+#include "collectives/runtime/waiting/lateness.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {

@@ -1,7 +1,7 @@
 // A rank's real control channel, and on its link a child that says anything: rank 0 of two, over
 // the loopback. An input begins behind the handshake of rank 1; what comes before the table is
 // right where its first byte says so.
-#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/control/control.h"
 
 #include <sys/socket.h>
 
@@ -11,10 +11,10 @@
 
 #include "tests/fuzz/target.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/frame.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/peer_table.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/peer_table.h"
+#include "transport/bootstrap/handshake/frame.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::bootstrap {
 

@@ -5,7 +5,7 @@
 #include "tests/fuzz/target.h"
 #include "tools/launcher/hosts.h"
 #include "topology/domain.h"
-#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/discovery/job_sources.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tutti;

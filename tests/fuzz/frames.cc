@@ -8,11 +8,11 @@
 
 #include "base/text.h"
 #include "tests/fuzz/target.h"
-#include "transport/bootstrap/agreement.h"
-#include "transport/bootstrap/client_table.h"
-#include "transport/bootstrap/control_frames.h"
-#include "transport/bootstrap/link.h"
-#include "transport/bootstrap/peer_table.h"
+#include "transport/bootstrap/control/client_table.h"
+#include "transport/bootstrap/control/control_frames.h"
+#include "transport/bootstrap/control/peer_table.h"
+#include "transport/bootstrap/handshake/link.h"
+#include "transport/bootstrap/membership/agreement.h"
 
 namespace tutti::bootstrap {
 

@@ -1,6 +1,6 @@
 // Both sides of the handshake. The first byte of an input says which, and whether what follows is
 // signed with the job's key: without that nothing behind the proof would ever be looked at.
-#include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/handshake/handshake.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 
 #include "base/text.h"
 #include "tests/fuzz/target.h"
-#include "transport/bootstrap/acceptor.h"
-#include "transport/bootstrap/poll_set.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/acceptor.h"
+#include "transport/bootstrap/handshake/poll_set.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::bootstrap {
 

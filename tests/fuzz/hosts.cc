@@ -2,10 +2,10 @@
 // racks, places on a host.
 #include "tools/launcher/hosts.h"
 
-#include "base/host_list.h"
 #include "base/text.h"
 #include "tests/fuzz/target.h"
 #include "topology/domain.h"
+#include "topology/host_list.h"
 
 namespace tutti {
 

@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "tests/fuzz/target.h"
 #include "tools/launcher/protocol.h"
-#include "transport/bootstrap/launcher_pipe.h"
+#include "transport/bootstrap/discovery/launcher_pipe.h"
 
 namespace tutti {
 

@@ -20,9 +20,9 @@
 #include "base/fd.h"
 #include "collectives/communicator.h"
 #include "tests/support/ranks.h"
-#include "transport/bootstrap/descriptor_service.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/descriptor_service.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/handshake/socket.h"
 #include "transport/message.h"
 
 namespace tutti {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/deadline.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::testing {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "transport/bootstrap/poll_set.h"
+#include "transport/bootstrap/handshake/poll_set.h"
 
 namespace tutti::testing {
 

@@ -20,9 +20,9 @@
 #include "tests/security/proxy.h"
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/control_frames.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/control_frames.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/stream.h"
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
 
 namespace tutti::testing {
 

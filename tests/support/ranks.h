@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 
 namespace tutti::testing {
 

@@ -1,4 +1,4 @@
-#include "training/arena.h"
+#include "training/core/arena.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // Models in a second backend's memory: only kernels reach it, and the bits are the CPU's.
-#include "training/backend.h"
+#include "training/core/backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The loss over a whole text.
-#include "training/evaluation.h"
+#include "training/language/evaluation.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/training/support/bound_parameters.h"
 #include "training/data/token_file.h"
 #include "training/models/registry.h"
-#include "training/runner.h"
+#include "training/pipeline/runner.h"
 
 namespace tutti::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "training/feed.h"
+#include "training/run/feed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/models/gpt.h"
-#include "training/trainer.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {

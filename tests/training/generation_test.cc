@@ -1,5 +1,5 @@
 // Text from a model, with and without the keys and values of earlier tokens.
-#include "training/generation.h"
+#include "training/language/generation.h"
 
 #include <gtest/gtest.h>
 

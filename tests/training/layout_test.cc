@@ -1,5 +1,5 @@
 // What every layout must be, on random lists of parameters.
-#include "training/layout.h"
+#include "training/core/layout.h"
 
 #include <gtest/gtest.h>
 

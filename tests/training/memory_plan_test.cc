@@ -1,5 +1,5 @@
 // What is planned before a run is what is measured in it.
-#include "training/memory_plan.h"
+#include "training/run/memory_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -9,12 +9,12 @@
 #include "tests/support/ranks.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/support/tiny_run.h"
+#include "training/core/random.h"
 #include "training/modules/features.h"
 #include "training/modules/linear.h"
 #include "training/modules/slots.h"
 #include "training/modules/squared_error.h"
-#include "training/random.h"
-#include "training/trainer.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {

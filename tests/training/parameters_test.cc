@@ -1,4 +1,4 @@
-#include "training/parameters.h"
+#include "training/core/parameters.h"
 
 #include <gtest/gtest.h>
 

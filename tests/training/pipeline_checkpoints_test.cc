@@ -13,9 +13,9 @@
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/exchange.h"
-#include "training/initial.h"
-#include "training/model_source.h"
-#include "training/snapshot.h"
+#include "training/checkpoint/initial.h"
+#include "training/language/model_source.h"
+#include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {

@@ -1,5 +1,5 @@
 // Which elements a rank has: every small shape, cut in every way, against a look at each element.
-#include "training/placement.h"
+#include "training/core/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

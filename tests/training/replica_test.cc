@@ -1,5 +1,5 @@
 // One rank's share of a model: what a step does with its gradients, and what stops it.
-#include "training/replica.h"
+#include "training/engine/replica.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

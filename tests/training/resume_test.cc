@@ -22,10 +22,10 @@
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/manifest.h"
 #include "training/checkpoint/step_directory.h"
-#include "training/configuration.h"
 #include "training/models/gpt.h"
 #include "training/models/registry.h"
-#include "training/trainer.h"
+#include "training/run/configuration.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {

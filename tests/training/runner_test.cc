@@ -1,5 +1,5 @@
 // Micro-batches through a model and through parts of it: however they are run, the same bits.
-#include "training/runner.h"
+#include "training/pipeline/runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/step_directory.h"
 #include "training/models/gpt.h"
-#include "training/trainer.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {

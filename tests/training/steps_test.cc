@@ -13,8 +13,8 @@
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/models/gpt.h"
-#include "training/parameter_values.h"
-#include "training/trainer.h"
+#include "training/run/parameter_values.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {

@@ -12,8 +12,8 @@
 #include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
-#include "training/parameter_values.h"
-#include "training/snapshot.h"
+#include "training/run/parameter_values.h"
+#include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {

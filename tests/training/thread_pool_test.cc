@@ -1,4 +1,4 @@
-#include "training/thread_pool.h"
+#include "training/core/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // The trace: what is recorded, and the file that all ranks' records become.
-#include "training/trace.h"
+#include "training/core/trace.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "tests/support/ranks.h"
-#include "training/tracing_hooks.h"
+#include "training/engine/tracing_hooks.h"
 
 namespace tutti::training {
 namespace {

@@ -1,5 +1,5 @@
 // Training from data to a checkpoint and back, on ranks that are threads.
-#include "training/trainer.h"
+#include "training/run/trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/models/gpt.h"
-#include "training/snapshot.h"
+#include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {

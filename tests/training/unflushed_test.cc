@@ -14,11 +14,11 @@
 #include "tests/support/ranks.h"
 #include "tests/training/support/late_weights.h"
 #include "tests/training/support/tiny_run.h"
-#include "training/feed.h"
+#include "training/engine/replica.h"
 #include "training/pipeline/check.h"
 #include "training/pipeline/schedules.h"
-#include "training/replica.h"
-#include "training/trainer.h"
+#include "training/run/feed.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {

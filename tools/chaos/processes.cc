@@ -19,9 +19,9 @@
 #include "base/fd.h"
 #include "base/parse_number.h"
 #include "base/printable.h"
-#include "base/process_list.h"
 #include "base/text.h"
 #include "tools/chaos/in_namespace.h"
+#include "tools/process_list.h"
 
 namespace tutti::tool::chaos {
 

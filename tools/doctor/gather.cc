@@ -15,7 +15,7 @@
 #include "tools/doctor/wall_clock.h"
 #include "tools/launcher/child.h"
 #include "tools/launcher/remote_shell.h"
-#include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/handshake/handshake.h"
 
 namespace tutti::tool {
 

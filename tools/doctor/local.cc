@@ -29,9 +29,9 @@
 #include "base/version.h"
 #include "collectives/cost/cost_model.h"
 #include "topology/host.h"
-#include "transport/bootstrap/job.h"
-#include "transport/bootstrap/meeting.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/discovery/job.h"
+#include "transport/bootstrap/discovery/meeting.h"
+#include "transport/bootstrap/handshake/socket.h"
 #include "transport/message.h"
 #include "transport/paths/fabrics.h"
 

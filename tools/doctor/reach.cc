@@ -18,7 +18,7 @@
 #include "base/start_thread.h"
 #include "base/text.h"
 #include "tools/launcher/address.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::tool {
 

@@ -7,11 +7,11 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
-#include "base/host_list.h"
 #include "base/host_name.h"
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "topology/domain.h"
+#include "topology/host_list.h"
 
 namespace tutti::tool {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/discovery/job_sources.h"
 
 namespace tutti::tool {
 

@@ -24,8 +24,8 @@
 #include "tools/launcher/output.h"
 #include "tools/launcher/signals.h"
 #include "tools/launcher/tally.h"
-#include "transport/bootstrap/job.h"
-#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/discovery/job.h"
+#include "transport/bootstrap/discovery/job_sources.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/command_line.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 

@@ -18,7 +18,7 @@
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/safetensors.h"
 #include "training/checkpoint/step_directory.h"
-#include "training/model.h"
+#include "training/core/model.h"
 
 namespace tutti::tool {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/command_line.h"
 #include "tools/launcher/launcher.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 

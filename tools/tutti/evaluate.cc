@@ -19,8 +19,8 @@
 #include "training/data/text_files.h"
 #include "training/data/token_file.h"
 #include "training/data/tokenizer.h"
-#include "training/evaluation.h"
-#include "training/loaded_model.h"
+#include "training/language/evaluation.h"
+#include "training/language/loaded_model.h"
 
 namespace tutti::tool {
 namespace {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/device.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/settings.h"
@@ -26,7 +27,6 @@
 #include "tools/tutti/groups.h"
 #include "tools/tutti/named.h"
 #include "topology/layout.h"
-#include "transport/cuda/device.h"
 #include "transport/path_class.h"
 #include "transport/paths/fabrics.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/command_line.h"
 #include "tools/launcher/hosts.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 

@@ -7,8 +7,8 @@
 
 #include "base/printable.h"
 #include "tools/tutti/commands.h"
-#include "training/model.h"
-#include "training/model_source.h"
+#include "training/core/model.h"
+#include "training/language/model_source.h"
 
 namespace tutti::tool {
 namespace {

@@ -24,8 +24,8 @@
 #include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
 #include "topology/host.h"
-#include "transport/bootstrap/job.h"
-#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/discovery/job.h"
+#include "transport/bootstrap/discovery/job_sources.h"
 #include "transport/paths/fabrics.h"
 #include "transport/paths/protection.h"
 

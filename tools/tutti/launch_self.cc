@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/command_line.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
-#include "tools/tutti/top_report.h"
+#include "tools/tutti/top/report.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 

@@ -19,7 +19,7 @@
 #include "tools/launcher/agent_process.h"
 #include "tools/tutti/aliases.h"
 #include "tools/tutti/commands.h"
-#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/discovery/job_sources.h"
 
 namespace tutti::tool {
 

@@ -14,10 +14,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
-#include "tools/tutti/train_report.h"
+#include "tools/tutti/train/report.h"
+#include "training/core/random.h"
 #include "training/pipeline/profile.h"
 #include "training/pipeline/profile_json.h"
-#include "training/random.h"
 #include "training/setup/flags.h"
 #include "training/setup/options.h"
 

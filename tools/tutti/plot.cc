@@ -1,4 +1,6 @@
 // tutti plot: the losses of several training runs in one picture.
+#include "tools/tutti/train/plot.h"
+
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,7 +15,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
-#include "tools/tutti/train_plot.h"
 
 namespace tutti::tool {
 namespace {

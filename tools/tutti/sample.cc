@@ -8,8 +8,8 @@
 #include <string>
 
 #include "tools/tutti/commands.h"
-#include "training/generation.h"
-#include "training/loaded_model.h"
+#include "training/language/generation.h"
+#include "training/language/loaded_model.h"
 
 namespace tutti::tool {
 namespace {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/device.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
@@ -28,7 +29,6 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/host_options.h"
 #include "tools/tutti/tune_turns.h"
-#include "transport/cuda/device.h"
 #include "transport/path_class.h"
 
 namespace tutti::tool {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "base/host_list.h"
+#include "topology/host_list.h"
 #include "topology/networks/file_formats.h"
 
 namespace tutti {

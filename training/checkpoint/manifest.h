@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "training/checkpoint/safetensors.h"
 #include "training/checkpoint/writer.h"
-#include "training/placement.h"
+#include "training/core/placement.h"
 
 namespace tutti::training {
 

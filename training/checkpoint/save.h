@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "training/checkpoint/group.h"
 #include "training/checkpoint/publish.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/checkpoint/tensor_piece.h"
+#include "training/core/group.h"
 
 namespace tutti::training {
 

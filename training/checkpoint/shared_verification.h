@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "training/checkpoint/checkpoint.h"
-#include "training/checkpoint/group.h"
+#include "training/core/group.h"
 
 namespace tutti::training {
 

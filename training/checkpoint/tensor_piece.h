@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "training/checkpoint/manifest.h"
 #include "training/checkpoint/tensor_source.h"
-#include "training/placement.h"
-#include "training/tensor.h"
+#include "training/core/placement.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "training/checkpoint/safetensors.h"
-#include "training/placement.h"
-#include "training/tensor.h"
+#include "training/core/placement.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "training/core/pass.h"
 #include "training/data/sampler.h"
 #include "training/data/text_data.h"
 #include "training/data/token_file.h"
-#include "training/pass.h"
 
 namespace tutti::training {
 

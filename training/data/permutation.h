@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 

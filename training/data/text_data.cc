@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/core/random.h"
 #include "training/data/text_files.h"
-#include "training/random.h"
 
 namespace tutti::training {
 

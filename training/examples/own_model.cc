@@ -3,13 +3,13 @@
 //
 //   c++ -std=c++20 -O2 own_model.cc -o own_model $(pkg-config --cflags --libs tutti-training)
 //   tutti run -n 2 -- ./own_model
+#include <tutti/training/engine/replica.h>
 #include <tutti/training/kernels/elementwise.h>
 #include <tutti/training/modules/features.h>
 #include <tutti/training/modules/linear.h>
 #include <tutti/training/modules/loss.h>
 #include <tutti/training/modules/slots.h>
 #include <tutti/training/optimizers/adamw.h>
-#include <tutti/training/replica.h>
 
 #include <cstdio>
 #include <random>

@@ -4,9 +4,9 @@
 //
 //   c++ -std=c++20 -O2 own_optimizer.cc -o own_optimizer $(pkg-config --cflags --libs
 //   tutti-training) tutti run -n 2 -- ./own_optimizer
+#include <tutti/training/engine/replica.h>
 #include <tutti/training/models/mlp_model.h>
 #include <tutti/training/optimizers/blocks.h>
-#include <tutti/training/replica.h>
 
 #include <cstdio>
 #include <random>

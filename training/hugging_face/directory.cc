@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/files.h"
-#include "training/initial.h"
+#include "training/checkpoint/initial.h"
 #include "training/models/registry.h"
 
 namespace tutti::training::hugging_face {

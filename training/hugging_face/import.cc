@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/checkpoint/files.h"
+#include "training/checkpoint/initial.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/checkpoint/save.h"
 #include "training/checkpoint/step_directory.h"
 #include "training/hugging_face/directory.h"
-#include "training/initial.h"
 
 namespace tutti::training::hugging_face {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "training/arena.h"
-#include "training/tensor.h"
+#include "training/core/arena.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

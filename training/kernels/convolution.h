@@ -8,9 +8,9 @@
 // Error(internal).
 #pragma once
 
-#include "training/arena.h"
+#include "training/core/arena.h"
+#include "training/core/tensor.h"
 #include "training/kernels/image.h"
-#include "training/tensor.h"
 
 namespace tutti::training {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "training/later.h"
-#include "training/tensor.h"
+#include "training/core/later.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "training/backend.h"
+#include "training/core/backend.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/table.h"
 

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "training/arena.h"
-#include "training/later.h"
-#include "training/tensor.h"
+#include "training/core/arena.h"
+#include "training/core/later.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

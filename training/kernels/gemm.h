@@ -5,7 +5,7 @@
 // library is an Error(internal).
 #pragma once
 
-#include "training/tensor.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

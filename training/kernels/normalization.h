@@ -6,8 +6,8 @@
 // RMSNorm rows x 1. Gradients of gain and bias are added to, by sums as row_sums.h has them.
 #pragma once
 
-#include "training/arena.h"
-#include "training/tensor.h"
+#include "training/core/arena.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "training/arena.h"
+#include "training/core/arena.h"
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
 

@@ -4,8 +4,8 @@
 // (image.h). Sums run in float (f64: double) and are rounded once.
 #pragma once
 
+#include "training/core/tensor.h"
 #include "training/kernels/image.h"
-#include "training/tensor.h"
 
 namespace tutti::training {
 

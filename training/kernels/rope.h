@@ -1,7 +1,7 @@
 // Rotary positions (Su et al.: RoFormer, 2021), with the pairs (i, i + head_size / 2).
 #pragma once
 
-#include "training/tensor.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "training/model.h"
+#include "training/core/model.h"
 #include "training/models/registry.h"
 #include "training/modules/mlp.h"
 #include "training/modules/norm.h"

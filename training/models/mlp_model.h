@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "training/model.h"
+#include "training/core/model.h"
 #include "training/models/registry.h"
 
 namespace tutti::training {

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "training/models/earlier_models.h"
 #include "training/models/gpt.h"
 #include "training/models/llama.h"
 #include "training/models/mlp_model.h"
@@ -64,7 +63,6 @@ std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext&
 }
 
 Json completed_model(const Json& configuration) {
-  if (configuration.is_string()) return model_of_earlier(configuration);
   const ModelKind* const kind = kind_in(configuration);
   return kind == nullptr ? configuration : kind->complete(configuration);
 }

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/described.h"
 #include "base/json.h"
-#include "base/schema.h"
-#include "training/model.h"
-#include "training/model_traits.h"
+#include "training/core/described.h"
+#include "training/core/model.h"
+#include "training/core/model_traits.h"
+#include "training/core/schema.h"
 #include "training/modules/batch_norm.h"
 
 namespace tutti::training {
@@ -64,8 +64,7 @@ const ModelKind& model_kind_named(const std::string& name);
 const ModelKind& kind_of(const Json& configuration);
 
 std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext& context = {});
-// With all that it leaves out. Also takes what earlier checkpoints have instead, a line of text
-// (earlier_models.h); what is of no kind stays as it is.
+// With all that it leaves out. A configuration of no known kind stays as it is.
 Json completed_model(const Json& configuration);
 // Without what changes how a model trains but not which tensors it has.
 Json tensors_of_model(const Json& configuration);

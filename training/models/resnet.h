@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "training/model.h"
+#include "training/core/model.h"
 #include "training/models/registry.h"
 #include "training/modules/batch_norm.h"
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "training/model.h"
-#include "training/parameters.h"
-#include "training/pass.h"
+#include "training/core/model.h"
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
 
 namespace tutti::training {
 

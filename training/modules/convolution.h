@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
 #include "training/kernels/convolution.h"
-#include "training/parameters.h"
-#include "training/pass.h"
 
 namespace tutti::training {
 

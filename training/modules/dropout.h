@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "training/core/pass.h"
 #include "training/kernels/elementwise.h"
-#include "training/pass.h"
 
 namespace tutti::training {
 

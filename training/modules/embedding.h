@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "training/parameters.h"
-#include "training/pass.h"
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
 
 namespace tutti::training {
 

@@ -1,7 +1,7 @@
 // What the first unit of a model of numbers (images, measurements) begins with.
 #pragma once
 
-#include "training/pass.h"
+#include "training/core/pass.h"
 
 namespace tutti::training {
 

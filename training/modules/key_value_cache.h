@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <map>
 
-#include "training/arena.h"
+#include "training/core/arena.h"
+#include "training/core/tensor.h"
 #include "training/kernels/elementwise.h"
-#include "training/tensor.h"
 
 namespace tutti::training {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "training/parameters.h"
-#include "training/pass.h"
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
 
 namespace tutti::training {
 

@@ -4,9 +4,9 @@
 
 #include <span>
 
+#include "training/core/pass.h"
 #include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
-#include "training/pass.h"
 
 namespace tutti::training {
 

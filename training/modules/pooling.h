@@ -1,8 +1,8 @@
 // Max and average pooling of images (kernels/image.h: NHWC). No parameters.
 #pragma once
 
+#include "training/core/pass.h"
 #include "training/kernels/pooling.h"
-#include "training/pass.h"
 
 namespace tutti::training {
 

@@ -2,7 +2,7 @@
 // float targets, into the pass. The loss of a step is their mean over samples and outputs.
 #pragma once
 
-#include "training/pass.h"
+#include "training/core/pass.h"
 
 namespace tutti::training {
 

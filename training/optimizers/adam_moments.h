@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "base/schema.h"
+#include "training/core/schema.h"
 #include "training/optimizers/optimizer.h"
 #include "training/optimizers/optimizer_loops.h"
 

@@ -5,10 +5,10 @@
 
 #include "base/reduce.h"
 #include "base/text.h"
+#include "training/core/random.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/optimizer_loops.h"
-#include "training/random.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "training/layout.h"
+#include "training/core/layout.h"
 #include "training/optimizers/blocks.h"
 #include "training/optimizers/optimizer_loops.h"
 

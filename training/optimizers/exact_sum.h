@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "training/tensor.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "training/layout.h"
-#include "training/parameters.h"
+#include "training/core/layout.h"
+#include "training/core/parameters.h"
 
 namespace tutti::training {
 

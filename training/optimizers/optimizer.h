@@ -11,33 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "training/layout.h"
+#include "training/core/owned_piece.h"
+#include "training/core/parameters.h"
+#include "training/core/tensor.h"
 #include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/norm_reducer.h"
-#include "training/parameters.h"
-#include "training/tensor.h"
 
 namespace tutti::training {
-
-// Views of one piece's memory; the arrays have piece.count elements and do not overlap.
-struct OwnedPiece {
-  Piece piece;
-  const ParameterSpec* spec = nullptr;
-  // The values that are updated. Empty: `value` itself is, in fp32 from rounding to rounding
-  // (training without masters).
-  std::span<float> master;
-  ConstTensor gradient;  // 1 x count: f16, bf16 or f32
-  // 1 x count: f16, bf16 or f32. The model's copy, written after the update. Empty where `master`
-  // is what the model reads.
-  Tensor value;
-  // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
-  bool copy = false;
-
-  // What is updated: the masters, or the values themselves.
-  Tensor updated() const {
-    return master.empty() ? value : tensor_at(master.data(), DType::f32, 1, std::ssize(master));
-  }
-};
 
 struct StepOptions {
   int64_t step = 1;  // of the updates that were made, from 1: Adam corrects its moments' bias by it

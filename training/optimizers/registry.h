@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/described.h"
 #include "base/json.h"
-#include "base/schema.h"
-#include "training/model_traits.h"
+#include "training/core/described.h"
+#include "training/core/model_traits.h"
+#include "training/core/schema.h"
 #include "training/optimizers/optimizer.h"
 
 namespace tutti::training {

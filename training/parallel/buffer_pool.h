@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "training/backend.h"
+#include "training/core/backend.h"
 
 namespace tutti::training {
 

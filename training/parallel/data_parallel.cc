@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "training/core/group.h"
 #include "training/kernels/elementwise.h"
-#include "training/parallel/throw_on_all.h"
 
 namespace tutti::training {
 namespace {

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "training/core/model.h"
 #include "training/parallel/storage.h"
 #include "training/parallel/synchronizer.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/parallel/throw_on_all.h"
+#include "training/core/group.h"
 
 namespace tutti::training {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "collectives/communicator.h"
-#include "training/axes.h"
+#include "training/core/axes.h"
 
 namespace tutti::training {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "collectives/communicator.h"
-#include "training/layout.h"
+#include "training/core/layout.h"
 #include "training/optimizers/matrix_exchange.h"
 
 namespace tutti::training {

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "training/core/layout.h"
 #include "training/kernels/elementwise.h"
-#include "training/layout.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/buffer_pool.h"
 

@@ -14,8 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "training/runner.h"
-#include "training/state.h"
+#include "training/core/state.h"
+#include "training/core/unit_hooks.h"
 
 namespace tutti::training {
 

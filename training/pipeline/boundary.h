@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "collectives/communicator.h"
-#include "training/tensor.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training::pipeline {
 

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "training/core/trace.h"
 #include "training/parallel/buffer_pool.h"
 #include "training/pipeline/boundary.h"
 #include "training/pipeline/places.h"
 #include "training/pipeline/plan.h"
-#include "training/trace.h"
 
 namespace tutti::training::pipeline {
 

@@ -11,8 +11,8 @@
 
 #include "training/pipeline/executor.h"
 #include "training/pipeline/placement.h"
+#include "training/pipeline/runner.h"
 #include "training/pipeline/weight_versions.h"
-#include "training/runner.h"
 
 namespace tutti::training::pipeline {
 

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "training/model.h"
+#include "training/core/model.h"
 #include "training/pipeline/plan.h"
-#include "training/runner.h"
+#include "training/pipeline/runner.h"
 
 namespace tutti::training::pipeline {
 

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "base/text.h"
+#include "training/core/random.h"
 #include "training/kernels/elementwise.h"
-#include "training/random.h"
 
 namespace tutti::training::pipeline {
 namespace {

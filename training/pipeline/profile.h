@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "training/model.h"
+#include "training/core/model.h"
 #include "training/pipeline/partition.h"
-#include "training/runner.h"
+#include "training/pipeline/runner.h"
 
 namespace tutti::training::pipeline {
 

@@ -1,7 +1,7 @@
 // Options of training that have another name in Megatron and transformers.
 #pragma once
 
-#include "base/command_line.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::training {
 

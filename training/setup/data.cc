@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/data/image_set.h"
-#include "training/model_source.h"
+#include "training/language/model_source.h"
 
 namespace tutti::training {
 

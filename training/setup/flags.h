@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "base/command_line.h"
 #include "base/json.h"
+#include "training/setup/command_line.h"
 #include "training/setup/options.h"
 
 namespace tutti::training {

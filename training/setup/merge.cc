@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
-#include "base/schema.h"
 #include "base/text.h"
+#include "training/core/schema.h"
 #include "training/models/registry.h"
 #include "training/optimizers/registry.h"
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "training/configuration.h"
+#include "training/run/configuration.h"
 #include "training/setup/aliases.h"
 #include "training/setup/flags.h"
 #include "training/setup/merge.h"

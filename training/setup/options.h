@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "base/command_line.h"
 #include "base/json.h"
-#include "base/schema.h"
+#include "training/core/schema.h"
 #include "training/models/registry.h"
 #include "training/parallel/mesh.h"
-#include "training/trainer.h"
+#include "training/run/trainer.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::training {
 

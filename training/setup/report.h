@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 #include "training/logs/scalars.h"
+#include "training/run/trainer.h"
 #include "training/setup/data.h"
-#include "training/trainer.h"
 
 namespace tutti::training {
 

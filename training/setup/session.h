@@ -8,9 +8,9 @@
 #include "collectives/communicator.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/rank_statistics.h"
+#include "training/run/trainer.h"
 #include "training/setup/data.h"
 #include "training/setup/options.h"
-#include "training/trainer.h"
 
 namespace tutti::training {
 

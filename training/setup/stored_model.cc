@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/schema.h"
-#include "training/model_source.h"
+#include "training/core/schema.h"
+#include "training/language/model_source.h"
 
 namespace tutti::training {
 namespace {

@@ -15,13 +15,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/reduce_op.h"
-#include "base/schema.h"
 #include "base/text.h"
 #include "training/checkpoint/lineage.h"
 #include "training/checkpoint/step_directory.h"
-#include "training/run_origin.h"
+#include "training/core/group.h"
+#include "training/core/schema.h"
+#include "training/run/run_origin.h"
 #include "training/setup/settle.h"
-#include "training/texts.h"
 
 namespace tutti::training {
 namespace {

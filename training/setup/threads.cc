@@ -6,7 +6,7 @@
 
 #include "base/host_name.h"
 #include "base/processors.h"
-#include "training/texts.h"
+#include "training/core/group.h"
 
 namespace tutti::training {
 

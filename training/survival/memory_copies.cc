@@ -7,7 +7,7 @@
 
 #include "base/host_name.h"
 #include "base/text.h"
-#include "training/texts.h"
+#include "training/core/group.h"
 
 namespace tutti::training {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/control/control.h"
 #include "transport/fault/fault_transport.h"
 #include "transport/paths/fabrics.h"
 #include "transport/shm/heap_table.h"

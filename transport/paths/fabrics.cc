@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/socket.h"
 #include "transport/ofi/ofi_driver.h"
 #include "transport/ofi/probe.h"
 #include "transport/ucx/probe.h"

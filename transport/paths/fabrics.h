@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 #include "transport/fabric/driver.h"
 #include "transport/path_class.h"
 

@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
 #include "tests/support/gpus.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/stream.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
 #include "bindings/nccl/abi.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "bindings/nccl_plugins/net_meeting.h"
 #include "tests/bindings/nccl_plugins/net_fixture.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include "collectives/gpu/lower.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/request.h"
-#include "collectives/runtime/compiled_call.h"
+#include "collectives/runtime/calls/compiled_call.h"
 
 namespace tutti::testing {
 

@@ -12,14 +12,14 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "collectives/program/algorithm.h"
 #include "tests/support/gpus.h"
 #include "tests/support/ranks.h"
-#include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
-#include "transport/cuda/stream.h"
 
 namespace tutti {
 namespace {

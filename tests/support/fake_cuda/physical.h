@@ -12,8 +12,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/cuda/abi.h"
 #include "base/fd.h"
-#include "transport/cuda/abi.h"
 
 namespace fake_cuda {
 

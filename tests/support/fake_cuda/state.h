@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda/abi.h"
 #include "base/fd.h"
 #include "tests/support/fake_cuda/physical.h"
 #include "tests/support/fake_cuda/queue.h"
 #include "tests/support/fake_cuda/task.h"
-#include "transport/cuda/abi.h"
 
 using namespace tutti::cuda;  // NOLINT: the names are those of cuda.h
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::tool {
 namespace {

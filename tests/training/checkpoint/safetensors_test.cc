@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tests/training/checkpoint/support.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 namespace {

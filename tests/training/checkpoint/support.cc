@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "training/checkpoint/background_save.h"
 #include "training/checkpoint/step_directory.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 namespace {

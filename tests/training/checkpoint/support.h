@@ -11,7 +11,7 @@
 
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/save.h"
-#include "training/layout.h"
+#include "training/core/layout.h"
 
 namespace tutti::training {
 

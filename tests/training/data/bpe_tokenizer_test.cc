@@ -6,8 +6,8 @@
 #include "tests/support/test_data.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/data/tiny_vocabulary.h"
+#include "training/core/random.h"
 #include "training/data/bpe_vocabulary.h"
-#include "training/random.h"
 
 namespace tutti::training {
 namespace {

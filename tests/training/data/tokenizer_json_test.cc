@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "tests/training/data/folder.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 namespace {

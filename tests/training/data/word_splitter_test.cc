@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tests/training/data/folder.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 namespace {

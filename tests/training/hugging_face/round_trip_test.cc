@@ -13,7 +13,7 @@
 #include "training/hugging_face/directory.h"
 #include "training/hugging_face/export.h"
 #include "training/hugging_face/import.h"
-#include "training/model_source.h"
+#include "training/language/model_source.h"
 
 namespace tutti::training::hugging_face {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/training/support/gradient_check.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training::testing {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "tests/training/support/host_tensor.h"
-#include "training/thread_pool.h"
+#include "training/core/thread_pool.h"
 
 namespace tutti::training::testing {
 namespace {

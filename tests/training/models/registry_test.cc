@@ -84,26 +84,5 @@ TEST(ModelRegistryTest, WhatOnlyTrainingKnowsChangesNoTensors) {
   EXPECT_NE(tensors(wider), tensors(without));
 }
 
-// Lines as earlier checkpoints have them.
-TEST(ModelRegistryTest, EarlierModelsAreUnderstood) {
-  GptConfig config{.layers = 1, .heads = 2, .width = 16, .context = 8, .vocabulary = 300};
-  config.norm = NormKind::rms;
-  config.positions = Positions::rope;
-  config.tied = false;
-  config.bias = false;
-  EXPECT_EQ(completed_model("gpt layers=1 heads=2 width=16 context=8 vocabulary=300 hidden=64 "
-                            "norm=rms mlp=gelu positions=rope tied=0 bias=0"),
-            Gpt(config).configuration());
-  EXPECT_EQ(completed_model("mlp context=8 embedding=32 hidden=256 layers=1 vocabulary=256"),
-            completed_model({{"kind", "mlp"}}));
-  const ResNetConfig images{
-      .channels = 3, .height = 7, .width = 5, .classes = 4, .blocks = {1, 1}, .widths = {5, 6}};
-  EXPECT_EQ(completed_model("resnet channels=3 height=7 width=5 classes=4 blocks=1,1 widths=5,6"),
-            ResNet(images).configuration());
-  for (const char* text : {"", "sample", "gpt layers=x", "gpt colour=red", "gpt layers"}) {
-    EXPECT_EQ(completed_model(text), Json(text));
-  }
-}
-
 }  // namespace
 }  // namespace tutti::training

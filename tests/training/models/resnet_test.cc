@@ -11,8 +11,8 @@
 
 #include "tests/training/support/bound_parameters.h"
 #include "tests/training/support/shared_sum.h"
-#include "training/random.h"
-#include "training/runner.h"
+#include "training/core/random.h"
+#include "training/pipeline/runner.h"
 
 namespace tutti::training::testing {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/reduce.h"
-#include "training/layout.h"
+#include "training/core/layout.h"
 
 namespace tutti::training {
 namespace {

@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "training/core/random.h"
 #include "training/optimizers/stochastic_rounding.h"
-#include "training/random.h"
 
 namespace tutti::training::optimizer_loops {
 namespace {

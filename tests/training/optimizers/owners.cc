@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/reduce.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "training/layout.h"
+#include "training/core/layout.h"
 #include "training/optimizers/optimizer.h"
 
 namespace tutti::training {

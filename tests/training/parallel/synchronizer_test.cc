@@ -20,7 +20,7 @@
 #include "tests/training/data/folder.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/parallel/local_sgd.h"
-#include "training/snapshot.h"
+#include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/schema.h"
 #include "base/text.h"
+#include "training/core/schema.h"
 #include "training/setup/options.h"
 
 namespace tutti::training {

@@ -1,6 +1,6 @@
 #include "tests/training/support/bound_parameters.h"
 
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training::testing {
 

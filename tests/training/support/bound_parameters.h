@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "tests/training/support/host_tensor.h"
-#include "training/parameters.h"
-#include "training/pass.h"
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
 
 namespace tutti::training::testing {
 

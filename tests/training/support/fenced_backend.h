@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "training/backend.h"
+#include "training/core/backend.h"
 
 namespace tutti::training::testing {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/half.h"
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "training/tensor.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training::testing {
 

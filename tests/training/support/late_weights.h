@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "training/model.h"
+#include "training/core/model.h"
 #include "training/optimizers/optimizer.h"
 
 namespace tutti::training::testing {

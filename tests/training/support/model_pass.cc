@@ -2,7 +2,7 @@
 
 #include <ranges>
 
-#include "training/random.h"
+#include "training/core/random.h"
 
 namespace tutti::training::testing {
 

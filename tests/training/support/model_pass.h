@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "training/model.h"
+#include "training/core/model.h"
 
 namespace tutti::training::testing {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "training/model.h"
+#include "training/core/model.h"
 
 namespace tutti::training::testing {
 

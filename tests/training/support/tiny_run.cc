@@ -10,8 +10,8 @@
 
 #include "base/settings.h"
 #include "base/text.h"
+#include "training/core/random.h"
 #include "training/kernels/elementwise.h"
-#include "training/random.h"
 
 namespace tutti::training::testing {
 namespace {

@@ -12,15 +12,15 @@
 
 #include "tests/support/ranks.h"
 #include "training/data/data_set.h"
-#include "training/feed.h"
+#include "training/engine/replica.h"
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
 #include "training/models/resnet.h"
 #include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/rank_statistics.h"
-#include "training/replica.h"
-#include "training/trainer.h"
+#include "training/run/feed.h"
+#include "training/run/trainer.h"
 
 namespace tutti::training::testing {
 

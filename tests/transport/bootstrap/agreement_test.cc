@@ -1,6 +1,6 @@
 // Agreements over a channel that loses, delays and reorders messages, among members that die: in
 // simulated time, thousands of runs.
-#include "transport/bootstrap/agreement.h"
+#include "transport/bootstrap/membership/agreement.h"
 
 #include <gtest/gtest.h>
 

@@ -15,11 +15,11 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/control.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/meeting.h"
-#include "transport/bootstrap/rendezvous.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/discovery/meeting.h"
+#include "transport/bootstrap/discovery/rendezvous.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/handshake/socket.h"
 #include "transport/message.h"
 
 namespace tutti::testing {

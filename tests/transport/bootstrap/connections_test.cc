@@ -10,11 +10,11 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/acceptor.h"
-#include "transport/bootstrap/client_table.h"
-#include "transport/bootstrap/connector.h"
-#include "transport/bootstrap/control.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/client_table.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/handshake/acceptor.h"
+#include "transport/bootstrap/handshake/connector.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::testing {
 namespace {

@@ -1,5 +1,5 @@
 // The control channel among ranks that are threads.
-#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/control/control.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,9 +16,9 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/frame.h"
-#include "transport/bootstrap/link.h"
-#include "transport/bootstrap/tree.h"
+#include "transport/bootstrap/control/tree.h"
+#include "transport/bootstrap/handshake/frame.h"
+#include "transport/bootstrap/handshake/link.h"
 
 namespace tutti::testing {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/control.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::testing {
 namespace {

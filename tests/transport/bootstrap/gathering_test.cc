@@ -11,11 +11,11 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/control.h"
-#include "transport/bootstrap/frame.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/peer_table.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/control/peer_table.h"
+#include "transport/bootstrap/handshake/frame.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::testing {
 namespace {

@@ -15,11 +15,11 @@
 #include "base/settings.h"
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/agreement.h"
-#include "transport/bootstrap/bootstrap.h"
-#include "transport/bootstrap/control_frames.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/bootstrap.h"
+#include "transport/bootstrap/control/control_frames.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/handshake/socket.h"
+#include "transport/bootstrap/membership/agreement.h"
 
 namespace tutti::testing {
 namespace {

@@ -1,5 +1,5 @@
 // Environments as launchers make them (taken from real ones), and what is read from them.
-#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/discovery/job_sources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/host_list.h"
+#include "topology/host_list.h"
 
 namespace tutti {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/discovery/job.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tests/support/ranks.h"
-#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/control/control.h"
 
 namespace tutti::testing {
 namespace {

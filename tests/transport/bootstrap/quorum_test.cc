@@ -1,4 +1,4 @@
-#include "transport/bootstrap/quorum.h"
+#include "transport/bootstrap/membership/quorum.h"
 
 #include <gtest/gtest.h>
 

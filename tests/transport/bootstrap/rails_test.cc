@@ -6,9 +6,9 @@
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/connector.h"
-#include "transport/bootstrap/control.h"
-#include "transport/bootstrap/socket.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/handshake/connector.h"
+#include "transport/bootstrap/handshake/socket.h"
 
 namespace tutti::testing {
 namespace {

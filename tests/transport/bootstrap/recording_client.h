@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/control/control.h"
 
 namespace tutti::testing {
 

@@ -1,4 +1,4 @@
-#include "transport/bootstrap/separation.h"
+#include "transport/bootstrap/membership/separation.h"
 
 #include <gtest/gtest.h>
 

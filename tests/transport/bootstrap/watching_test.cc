@@ -12,10 +12,10 @@
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
-#include "transport/bootstrap/control.h"
-#include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/watch.h"
-#include "transport/bootstrap/watchers.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/control/watchers.h"
+#include "transport/bootstrap/handshake/handshake.h"
+#include "transport/bootstrap/membership/watch.h"
 
 namespace tutti::bootstrap {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <limits>
 
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training::cpu {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
 #include "training/kernels/cpu/row_sums.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training::cpu {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/onednn.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training::cpu {
 namespace {

@@ -2,9 +2,9 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training::cpu {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/text.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training::cpu {
 

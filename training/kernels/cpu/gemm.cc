@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/text.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
 #include "training/kernels/cpu/onednn.h"
-#include "training/thread_pool.h"
 
 extern "C" {
 void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,

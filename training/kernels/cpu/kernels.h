@@ -2,7 +2,7 @@
 // the host's memory, and nothing asks which.
 #pragma once
 
-#include "training/backend.h"
+#include "training/core/backend.h"
 #include "training/kernels/table.h"
 
 namespace tutti::training::cpu {

@@ -1,6 +1,6 @@
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training::cpu {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "training/arena.h"
+#include "training/core/arena.h"
+#include "training/core/tensor.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/cpu/loops.h"
-#include "training/tensor.h"
-#include "training/thread_pool.h"
 
 namespace tutti::training {
 

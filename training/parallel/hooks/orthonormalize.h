@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "training/tensor.h"
+#include "training/core/tensor.h"
 
 namespace tutti::training {
 

@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "training/layout.h"
+#include "training/core/layout.h"
 #include "training/parallel/data_parallel.h"
 
 namespace tutti::training {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "training/generation.h"
-#include "training/parameter_values.h"
+#include "training/language/generation.h"
+#include "training/run/parameter_values.h"
 #include "training/setup/session.h"
 
 namespace tutti::python {

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "tests/support/ranks.h"
+#include "training/core/random.h"
 #include "training/parallel/hooks/orthonormalize.h"
-#include "training/random.h"
 
 namespace tutti::training {
 namespace {

@@ -1,0 +1,176 @@
+// Runs one call's program on this rank: the only reader of programs that moves bytes.
+//
+// The call is cut into slices, and slice s runs on lane s mod L; lanes are independent of each
+// other. Within a lane the queues of the plan move independently, slice after slice
+// (queue_walk.h):
+//
+//            slice 0   slice 1   slice 2
+//   recv ←1  [r0 r1]   [r0 r1]   [r0 ...
+//   send →1  [s0 s1]   [s0 ...            a queue never overtakes itself, but others run ahead
+//   local    [c]       [c]
+//
+// Older slices never wait for younger ones, so what verify proves of one slice holds for all.
+//
+// A call of one slice and few steps needs no queues: the steps that are done are bits of one word,
+// and so are the steps that each one waits for, its queue's earlier steps among them.
+//
+// A long point-to-point message whose buffer the reader can reach goes whole (rendezvous): one
+// message names the buffer, and the reader takes it from there when it likes, so that a sender that
+// computes holds up nobody. Else it goes in slices (eager). The first message tells which.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collectives/program/queue_walk.h"
+#include "collectives/runtime/calls/compiled_call.h"
+#include "transport/transport.h"
+
+namespace tutti {
+
+// A call as the executor sees it.
+struct Call {
+  const CompiledCall* compiled = nullptr;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  uint32_t number = 0;
+  std::atomic<uint64_t>* received = nullptr;  // bytes by peer, of which this is the only writer
+};
+
+// What a step waits for: a message on a connection, or that a peer takes one.
+struct Want {
+  int peer = 0;
+  int lane = 0;  // the transport's
+  bool sends = false;
+};
+
+// A message that does not belong to the call at its place.
+struct Unexpected {
+  int peer = 0;
+  MessageHeader header;
+  Signature expected;
+  uint32_t slice = 0;
+  uint32_t bytes = 0;
+};
+
+class Execution {
+ public:
+  // `transport` may be null when the program does not communicate. `call` must live until the end.
+  void start(const Call& call, Transport* transport);
+  // True if anything moved.
+  bool progress() {
+    const bool back = !loans_.empty() && take_back();
+    return (short_ ? progress_short() : progress_lanes()) || back;
+  }
+  bool done() const { return short_ ? left_ == 0 : lanes_done_ == lanes_.size(); }
+  const std::optional<Unexpected>& unexpected() const { return unexpected_; }
+  std::vector<Want> wants() const;
+
+ private:
+  // One slice: where in the call, and where its data is from what a piece says.
+  struct Slice {
+    uint32_t number = 0;
+    int lane = 0;                     // of the transport
+    uint64_t first = 0;               // element of each chunk
+    std::array<uint64_t, 3> shift{};  // bytes, by space
+  };
+
+  enum class Outcome : uint8_t { waits, done, lent };  // lent: under way, done when it is back
+  struct Loan {
+    int number = 0;  // the transport's
+    int lane = 0;
+    uint32_t turn = 0;
+    int32_t step = 0;
+  };
+
+  bool take_back();
+  bool can_send_whole() const;
+  void go_whole();
+  bool is_whole() const { return short_ && compiled_->slicing.slices > 1; }
+  bool learn_form();
+  bool progress_short();
+  bool progress_lanes();
+  void reset_lanes();
+  bool progress_queue(int lane, size_t queue);
+  void finish_step(int lane, uint32_t turn, int32_t step);
+  Slice slice_at(int lane, uint32_t turn) const;
+
+  Outcome run(const Slice& slice, size_t step);
+  Outcome run_send(const Slice& slice, size_t step);
+  bool run_recv(const Slice& slice, const Move& move);
+  void run_reduce(const Slice& slice, const Move& move);
+  void run_copy(const Slice& slice, const Move& move);
+  void take(const Slice& slice, const Move& move, const std::byte* received);
+  struct Operand {
+    const std::byte* at = nullptr;
+    bool widened = false;  // accumulators
+    bool scales = false;
+  };
+  struct Operands {
+    std::byte* dst = nullptr;
+    bool widened = false;
+    Operand a;
+    Operand b;  // nowhere: dst = a
+    uint64_t count = 0;
+    ptrdiff_t received = -1;  // bytes of the message before it; -1: there is none
+  };
+  Operand operand(const Slice& slice, const Piece& piece) const {
+    return {address(slice, piece), piece.widened, piece.scales};
+  }
+  // dst = a op b, or a, with all that the move computes besides.
+  void compute(const Slice& slice, const Move& move, const Operands& at);
+  // Block by block, each given back to the sender while it is in the innermost cache.
+  void compute_blocks(const Slice& slice, const Move& move, Operands at);
+  void compute_block(std::byte* dst, const Operands& at, uint64_t count, bool divides) const;
+  void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
+               Formats formats) const {
+    if (compiled_->kernel != nullptr) return compiled_->kernel(dst, a, b, count, formats);
+    compiled_->reduction.function->combine(dst, a, b, count * compiled_->width, compiled_->dtype);
+  }
+  void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
+               uint64_t count) const;
+
+  uint64_t elements_in(const Slice& slice, const Piece& piece) const;
+  uint64_t elements_in(const Slice& slice, std::span<const Piece> message) const;
+  uint64_t message_elements(const Slice& slice, const Move& move,
+                            std::span<const Piece> message) const {
+    const bool whole = short_ || compiled_->slicing.slices <= 1;
+    return whole ? move.elements : elements_in(slice, message);
+  }
+  bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
+  uint64_t width(bool accumulator) const {
+    return accumulator ? sizeof(float) : compiled_->element_bytes;
+  }
+  std::byte* address(const Slice& slice, const Piece& piece) const {
+    const auto space = static_cast<size_t>(piece.space);
+    return base_[space] + piece.offset + slice.shift[space];
+  }
+
+  const Call* call_ = nullptr;
+  const CompiledCall* compiled_ = nullptr;  // the call's
+  const Plan* plan_ = nullptr;              // the compiled call's
+  Transport* transport_ = nullptr;
+  std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
+  std::optional<Unexpected> unexpected_;
+
+  bool short_ = false;  // one slice, or all of them as one, and few steps:
+  uint64_t left_ = 0;   // the steps that are not done,
+  uint64_t ahead_ = 0;  // and those of them that have not begun
+  std::vector<Loan> loans_;
+  // Otherwise:
+  std::vector<QueueWalk> lanes_;  // their turns are slices
+  size_t lanes_done_ = 0;
+  bool form_unknown_ = false;  // point-to-point: the sender may send the message whole
+
+  // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
+  // cost nothing.
+  std::unique_ptr<std::byte[]> scratch_;
+  uint64_t scratch_bytes_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,77 @@
+// The operations of a communicator, used again once a call has ended and nobody holds a Work of it:
+// a call allocates nothing once the communicator is warm.
+//
+// Nothing tells the pool that a Work is dropped, so it looks: first at the operation that was used
+// last, which blocking calls find free; then at the candidates of the last sweep over all of them.
+// A sweep that finds less than half of the pool free lets that many new operations be made before
+// the next one. So a sweep over n operations pays for n / 2 calls at least, and the pool stays
+// within about twice as many as were ever in use at a time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/runtime/calls/operation.h"
+
+namespace tutti::internal {
+
+class OperationPool {
+ public:
+  // Valid until the next call.
+  const std::shared_ptr<Operation>& take() {
+    if (last_ < all_.size() && is_free(*all_[last_], all_[last_].use_count())) {
+      return reuse(all_[last_]);
+    }
+    return take_another();
+  }
+
+  size_t size() const { return all_.size(); }
+  // Operations that sweeps have looked at so far.
+  uint64_t examined() const { return examined_; }
+
+ private:
+  static bool is_free(const Operation& operation, long handles) {
+    return handles == 1 && operation.done.load(std::memory_order_relaxed);
+  }
+
+  static const std::shared_ptr<Operation>& reuse(const std::shared_ptr<Operation>& operation) {
+    // Whoever dropped its handle last is done with it.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    operation->started = false;
+    operation->awaited.store(false, std::memory_order_relaxed);
+    operation->done.store(false, std::memory_order_relaxed);
+    return operation;
+  }
+
+  [[gnu::noinline]] const std::shared_ptr<Operation>& take_another() {
+    if (candidates_.empty() && to_make_ == 0) sweep();
+    while (!candidates_.empty()) {
+      last_ = candidates_.back();
+      candidates_.pop_back();
+      if (is_free(*all_[last_], all_[last_].use_count())) return reuse(all_[last_]);
+    }
+    if (to_make_ > 0) --to_make_;
+    last_ = all_.size();
+    return all_.emplace_back(std::make_shared<Operation>());
+  }
+
+  void sweep() {
+    for (size_t i = 0; i < all_.size(); ++i) {
+      if (is_free(*all_[i], all_[i].use_count())) candidates_.push_back(i);
+    }
+    examined_ += all_.size();
+    const size_t half = all_.size() / 2;
+    to_make_ = candidates_.size() < half ? half - candidates_.size() : 0;
+  }
+
+  std::vector<std::shared_ptr<Operation>> all_;
+  std::vector<size_t> candidates_;  // were free at the last sweep
+  size_t to_make_ = 0;              // new ones before the next sweep
+  size_t last_ = 0;                 // the one that was used last
+  uint64_t examined_ = 0;
+};
+
+}  // namespace tutti::internal

@@ -1,0 +1,91 @@
+#include "collectives/runtime/calls/plans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/proof/rendezvous.h"
+
+namespace tutti {
+
+namespace {
+
+Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arithmetic arithmetic) {
+  return make_plan(algorithm.collective, shape, program_of(algorithm, shape, arithmetic), in_place);
+}
+
+}  // namespace
+
+Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
+  // What each rank knows of its own blocks only must not decide.
+  constexpr uint64_t kUnknown = 64 << 10;
+  const uint64_t bytes = request.count * size_of(request.dtype());
+  return {.collective = request.collective,
+          .root = request.root,
+          .bytes = request.blocks_are_private() ? kUnknown
+                   : request.uneven             ? bytes / static_cast<uint64_t>(ranks)
+                                                : bytes,
+          .dtype = request.dtype(),
+          .at_least = at_least,
+          .direct = request.blocks_are_private()};
+}
+
+Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
+    : kind_(kind),
+      planner_(kind.shape,
+               {.model = model,
+                .limits = kind.limits,
+                .hosts = kind.hosts,
+                .near_shm = kind.any_shm,
+                .far = kind.far},
+               std::move(more)) {}
+
+Shape Plans::shape(int root) const {
+  Shape shape = kind_.shape;
+  shape.root = root;
+  return shape;
+}
+
+const Algorithm& Plans::choose(const Wanted& wanted) {
+  const std::lock_guard lock(mutex_);
+  return planner_.choose(wanted);
+}
+
+const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
+                        Arithmetic arithmetic) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place, arithmetic}];
+  if (!plan) {
+    plan = std::make_unique<Plan>(plan_of(algorithm, shape(root), in_place, arithmetic));
+    plan->without_buffers = kind_.lends && needs_no_buffers(algorithm, *plan, in_place, arithmetic);
+  }
+  return *plan;
+}
+
+// Proved for what is not too long to be run through at once.
+bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
+                             Arithmetic arithmetic) const {
+  constexpr size_t kMostSteps = 50'000;
+  const int ranks = mine.shape.ranks;
+  constexpr int kMostRanks = 128;
+  if (ranks > kMostRanks) return false;
+  if (mine.program.steps.size() * static_cast<size_t>(ranks) > kMostSteps) return false;
+  return ends_without_buffers(make_plans(algorithm, mine.shape, arithmetic, in_place));
+}
+
+PlanCache::PlanCache(const CostModel& model, std::vector<const Algorithm*> more)
+    : model_(model), more_(std::move(more)) {}
+
+std::shared_ptr<Plans> PlanCache::plans_for(const Plans::Kind& kind) {
+  constexpr size_t kMostKept = 16;
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find_if(kept_, [&](const auto& p) { return p->kind() == kind; });
+  if (known != kept_.end()) {
+    std::rotate(known, known + 1, kept_.end());
+  } else {
+    if (kept_.size() == kMostKept) kept_.erase(kept_.begin());
+    kept_.push_back(std::make_shared<Plans>(kind, model_, more_));
+  }
+  return kept_.back();
+}
+
+}  // namespace tutti

@@ -1,0 +1,419 @@
+#include "collectives/runtime/calls/point_to_point.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tutti::internal {
+
+namespace {
+
+uint64_t bytes_of(const Signature& message) { return message.count * size_of(message.dtype); }
+
+bool is_message(const std::array<uint64_t, 2>& words) {
+  const Signature signature = decode(words);
+  return signature.collective == Collective::send_recv &&
+         static_cast<size_t>(signature.dtype) < kAllDTypes.size();
+}
+
+bool accepts(const Operation& receive, const Signature& message) {
+  const CompiledCall& wanted = *receive.compiled;
+  return (wanted.tag == kAnyTag || wanted.tag == message.root) &&
+         wanted.signature.own == message.own;
+}
+
+bool accepts(const Operation& receive, int source, const Signature& message) {
+  return (receive.peer() == kAnySource || receive.peer() == source) && accepts(receive, message);
+}
+
+Operation* first_accepting(const OperationQueue& receives, const Signature& message) {
+  for (Operation* const receive : receives) {
+    if (accepts(*receive, message)) return receive;
+  }
+  return nullptr;
+}
+
+MessageInfo describe(int source, const Signature& message) {
+  return {.source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
+}
+
+}  // namespace
+
+PointToPoint::PointToPoint(int rank, int size, uint64_t most_kept, Owner owner)
+    : rank_(rank),
+      owner_(std::move(owner)),
+      outgoing_(static_cast<size_t>(size)),
+      incoming_(static_cast<size_t>(size)),
+      most_kept_(most_kept) {}
+
+const Plan* PointToPoint::plan(int peer, bool sends) {
+  if (peer == rank_ || peer == kAnySource) return nullptr;
+  const auto at = static_cast<size_t>(peer);
+  std::unique_ptr<Plan>& plan = sends ? outgoing_[at].plan : incoming_[at].plan;
+  if (!plan) {
+    Program program;
+    program.steps = {sends ? tutti::send({peer}, {tutti::input(0)})
+                           : tutti::recv(peer, {tutti::output(0)})};
+    const Shape shape{.ranks = static_cast<int>(outgoing_.size()), .rank = rank_};
+    plan = std::make_unique<Plan>(make_plan(Collective::send_recv, shape, std::move(program)));
+  }
+  return plan.get();
+}
+
+// ---- calls that follow others
+
+bool PointToPoint::is_early(Operation& operation) {
+  if (operation.after == nullptr || owner_.may_start(operation)) return false;
+  early_.push_back(operation);
+  return true;
+}
+
+bool PointToPoint::progress_early() {
+  bool moved = false;
+  OperationQueue waiting(std::move(early_));
+  while (Operation* const operation = waiting.pop_front()) {
+    --under_way_;  // counted anew
+    const size_t before = early_.size();
+    if (operation->compiled->sends) {
+      send(*operation);
+    } else {
+      receive(*operation);
+    }
+    moved |= early_.size() == before;
+  }
+  return moved;
+}
+
+// ---- sends
+
+void PointToPoint::send(Operation& operation) {
+  ++under_way_;
+  if (is_early(operation)) return;
+  Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
+  operation.call.number = ++out.made;
+  if (operation.peer() != rank_) {
+    out.calls.push_back(operation);
+    return;
+  }
+  const Message message{rank_, operation.call.number, operation.compiled->signature_words};
+  Operation* const receive = taker_of(message);
+  const std::span payload(operation.call.input, bytes_of(operation.compiled->signature));
+  if (receive == nullptr) {
+    // Copied aside unless it is waited for: a rank that blocks here could never receive it.
+    std::unique_ptr<std::byte[]> copy = room_for(message);
+    if (copy == nullptr) return owner_.abandoned(operation);
+    std::ranges::copy(payload, copy.get());
+    kept_.push_back({.message = message, .payload = std::move(copy)});
+  } else {
+    if (!fits(*receive, message)) return owner_.abandoned(operation);
+    if (!payload.empty()) std::memmove(receive->call.output, payload.data(), payload.size());
+    complete(*receive);
+  }
+  complete(operation);
+}
+
+bool PointToPoint::progress_sends(int peer) {
+  Outgoing& out = outgoing_[static_cast<size_t>(peer)];
+  bool moved = false;
+  while (!out.calls.empty() && !owner_.abort.raised()) {
+    Operation& operation = *out.calls.front();
+    moved |= advance(operation, out.execution);
+    if (!out.execution.done() || !transport_->p2p_sent(peer)) break;
+    out.calls.pop_front();
+    complete(operation);
+    moved = true;
+  }
+  return moved;
+}
+
+// ---- receives
+
+OperationQueue& PointToPoint::list_of(const Operation& receive) {
+  if (receive.peer() == kAnySource) return from_any_;
+  return incoming_[static_cast<size_t>(receive.peer())].receives;
+}
+
+void PointToPoint::receive(Operation& operation) {
+  operation.matched.reset();
+  ++under_way_;
+  if (is_early(operation)) return;
+  operation.order = ++receives_;
+  if (!kept_.empty() && found_kept(operation)) return;
+  list_of(operation).push_back(operation);
+}
+
+void PointToPoint::withdraw(Operation& operation) {
+  list_of(operation).erase(operation);
+  complete(operation);
+}
+
+// The oldest one that accepts it. Probes that do end; the message is still to be taken.
+Operation* PointToPoint::taker_of(const Message& message) {
+  const Signature signature = decode(message.signature);
+  while (true) {
+    Operation* named =
+        first_accepting(incoming_[static_cast<size_t>(message.source)].receives, signature);
+    Operation* any = first_accepting(from_any_, signature);
+    Operation* taker = named;
+    if (named == nullptr || (any != nullptr && any->order < named->order)) taker = any;
+    if (taker == nullptr) return nullptr;
+    list_of(*taker).erase(*taker);
+    if (!taker->probes) return taker;
+    taker->received = describe(message.source, signature);
+    complete(*taker);
+  }
+}
+
+bool PointToPoint::fits(Operation& receive, const Message& message) {
+  const CompiledCall& wanted = *receive.compiled;
+  const Signature signature = decode(message.signature);
+  receive.received = describe(message.source, signature);
+  receive.call.number = message.call;
+  const uint64_t room = wanted.signature.count;
+  const bool right_length =
+      wanted.may_be_shorter ? signature.count <= room : signature.count == room;
+  if (signature.dtype != wanted.dtype || !right_length) {
+    owner_.misfit(receive, message.source, message.call, signature);
+    owner_.abandoned(receive);
+    return false;
+  }
+  if (message.signature != wanted.signature_words || message.source != wanted.peer) {
+    receive.matched = owner_.compiled({receive.call.output, signature.count, signature.dtype},
+                                      message.source, signature);
+    receive.call.compiled = receive.matched.get();
+  }
+  return true;
+}
+
+// For the message that will most likely come: what can be done before it is there.
+void PointToPoint::get_ready(Incoming& in) {
+  if (in.receives.empty() || in.ready == in.receives.front() || in.receives.front()->probes) return;
+  in.ready = in.receives.front();
+  in.execution.start(in.ready->call, transport_);
+}
+
+// The usual case: exactly what the oldest receive asks for.
+bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
+  if (in.receives.empty() || !from_any_.empty()) return false;
+  Operation& receive = *in.receives.front();
+  const CompiledCall& wanted = *receive.compiled;
+  const std::array<uint64_t, 2>& words = wanted.signature_words;
+  if (header.signature[0] != words[0] || header.signature[1] != words[1] ||
+      header.call != in.taken + 1 || header.slice != 0 || receive.probes) {
+    return false;
+  }
+  receive.received = describe(wanted.peer, wanted.signature);
+  receive.call.number = header.call;
+  in.receives.pop_front();
+  in.taker = &receive;
+  ++in.taken;
+  return true;
+}
+
+// Looks at the message that comes next from this source. True if there is somebody to take it.
+bool PointToPoint::match(int source) {
+  Incoming& in = incoming_[static_cast<size_t>(source)];
+  if (!is_wanted(in)) return false;
+  const MessageHeader* const header = transport_->front(source, transport_->lanes());
+  if (header == nullptr) {
+    get_ready(in);
+    return false;
+  }
+  if (take_expected(in, *header)) return true;
+  const Message message{source, header->call, header->signature};
+  if (header->call != in.taken + 1 || header->slice != 0 || !is_message(header->signature)) {
+    Operation& waiting = in.receives.empty() ? *from_any_.front() : *in.receives.front();
+    waiting.call.number = in.taken + 1;
+    owner_.unexpected(waiting, {source, *header, waiting.compiled->signature, 0, header->bytes});
+    return false;
+  }
+  if (Operation* const taker = taker_of(message)) {
+    if (!fits(*taker, message)) return false;
+    in.taker = taker;
+  } else {
+    const bool only_probes_waited = in.receives.empty() && from_any_.empty();
+    if (only_probes_waited || !may_keep(in, message) || !keep(message)) return false;
+  }
+  ++in.taken;
+  return true;
+}
+
+bool PointToPoint::progress_from(int source) {
+  Incoming& in = incoming_[static_cast<size_t>(source)];
+  bool moved = false;
+  while (!owner_.abort.raised() && (in.taker != nullptr || match(source))) {
+    Operation& operation = *in.taker;
+    if (in.ready == &operation && operation.matched == nullptr) operation.started = true;
+    in.ready = nullptr;
+    moved |= advance(operation, in.execution);
+    if (!in.execution.done()) break;
+    in.taker = nullptr;
+    arrived(operation);
+    moved = true;
+  }
+  return moved;
+}
+
+bool PointToPoint::advance(Operation& operation, Execution& execution) {
+  if (!operation.started) {
+    execution.start(operation.call, transport_);
+    operation.started = true;
+  }
+  const bool moved = execution.progress();
+  if (execution.unexpected()) owner_.unexpected(operation, *execution.unexpected());
+  return moved;
+}
+
+bool PointToPoint::progress() {
+  bool moved = !early_.empty() && progress_early();
+  for (int peer = 0; peer < static_cast<int>(outgoing_.size()); ++peer) {
+    if (peer == rank_) continue;
+    const auto at = static_cast<size_t>(peer);
+    if (!outgoing_[at].calls.empty()) moved |= progress_sends(peer);
+    if (is_wanted(incoming_[at])) moved |= progress_from(peer);
+  }
+  return moved;
+}
+
+// ---- messages that came before their receives
+
+// Null, and the end of the communicator, where there is none.
+std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
+  const Signature signature = decode(message.signature);
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(bytes_of(signature));
+  } catch (const std::bad_alloc&) {
+    owner_.failed(Error(ErrorCode::system,
+                        cat("there is no memory to keep a message, ", to_string(signature),
+                            ", of rank ", message.source, " that came before its receive"),
+                        {.remedy = "receive messages in the order in which they are sent"}));
+    return nullptr;
+  }
+}
+
+bool PointToPoint::is_awaited(const OperationQueue& receives) {
+  for (const Operation* const receive : receives) {
+    if (receive->awaited.load(std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+// A single message may be longer than the limit, and the library's own are short.
+bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
+  const Signature signature = decode(message.signature);
+  return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||
+         is_awaited(in.receives) || is_awaited(from_any_);
+}
+
+// Received by an operation of its own into memory of its own.
+bool PointToPoint::keep(const Message& message) {
+  const Signature signature = decode(message.signature);
+  std::unique_ptr<std::byte[]> payload = room_for(message);
+  if (payload == nullptr) return false;
+  Kept& kept = kept_.emplace_back(Kept{.message = message, .payload = std::move(payload)});
+  kept_bytes_ += bytes_of(signature);
+  kept.arriving = std::make_unique<Operation>();
+  Operation& operation = *kept.arriving;
+  operation.compiled = owner_.compiled({kept.payload.get(), signature.count, signature.dtype},
+                                       message.source, signature);
+  operation.call = {.compiled = operation.compiled.get(),
+                    .output = kept.payload.get(),
+                    .number = message.call,
+                    .received = owner_.received};
+  incoming_[static_cast<size_t>(message.source)].taker = &operation;
+  return true;
+}
+
+// True if a message that is kept is the receive's: its own order decides.
+bool PointToPoint::found_kept(Operation& receive) {
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+    const Signature signature = decode(kept->message.signature);
+    if (kept->taker != nullptr || !accepts(receive, kept->message.source, signature)) continue;
+    if (receive.probes) {
+      receive.received = describe(kept->message.source, signature);
+      complete(receive);
+    } else if (fits(receive, kept->message)) {
+      kept->taker = &receive;
+      if (kept->arriving == nullptr) deliver(kept);
+    }
+    return true;
+  }
+  return false;
+}
+
+void PointToPoint::arrived(Operation& operation) {
+  if (kept_.empty()) return complete(operation);
+  const auto kept = std::ranges::find_if(
+      kept_, [&](const Kept& kept) { return kept.arriving.get() == &operation; });
+  if (kept == kept_.end()) {
+    complete(operation);
+    return;
+  }
+  kept->arriving = nullptr;
+  if (kept->taker != nullptr) deliver(kept);
+}
+
+void PointToPoint::deliver(std::list<Kept>::iterator kept) {
+  const uint64_t bytes = bytes_of(decode(kept->message.signature));
+  Operation& receive = *kept->taker;
+  if (bytes > 0) std::memcpy(receive.call.output, kept->payload.get(), bytes);
+  if (kept->message.source != rank_) kept_bytes_ -= bytes;
+  kept_.erase(kept);
+  complete(receive);
+}
+
+// ---- ends
+
+void PointToPoint::complete(Operation& operation) {
+  --under_way_;
+  owner_.completed(operation);
+}
+
+void PointToPoint::abandon() {
+  const auto end = [&](OperationQueue& calls) {
+    while (Operation* const operation = calls.pop_front()) owner_.abandoned(*operation);
+  };
+  for (Outgoing& out : outgoing_) end(out.calls);
+  for (Incoming& in : incoming_) {
+    end(in.receives);
+    in.ready = nullptr;
+    if (in.taker != nullptr) owner_.abandoned(*std::exchange(in.taker, nullptr));
+  }
+  end(from_any_);
+  end(early_);
+  for (Kept& kept : kept_) {
+    if (kept.taker != nullptr) owner_.abandoned(*kept.taker);
+  }
+  kept_.clear();
+  kept_bytes_ = 0;
+  under_way_ = 0;
+}
+
+std::vector<Want> PointToPoint::wants(const Operation& operation) const {
+  const int lane = transport_ != nullptr ? transport_->lanes() : 0;
+  const bool sends = operation.compiled->sends;
+  if (operation.peer() != kAnySource) return {{operation.peer(), lane, sends}};
+  if (operation.matched) return {{operation.received.source, lane, false}};
+  std::vector<Want> wants;
+  for (int peer = 0; peer < static_cast<int>(incoming_.size()); ++peer) {
+    if (peer != rank_) wants.push_back({peer, lane, false});
+  }
+  return wants;
+}
+
+std::vector<PointToPoint::Unclaimed> PointToPoint::unclaimed() const {
+  constexpr size_t kMost = 4;
+  std::vector<Unclaimed> found;
+  for (const Kept& kept : kept_) {
+    if (kept.taker != nullptr || found.size() == kMost) continue;
+    const Signature signature = decode(kept.message.signature);
+    found.push_back({describe(kept.message.source, signature), signature.own});
+  }
+  return found;
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,219 @@
+// Calls on memory of GPUs. They are ordered by the caller's stream, and are no operations here:
+// what they are is in device_routes.h.
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/cuda/api.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/multicast.h"
+#include "base/cuda/peer_memory.h"
+#include "base/cuda/stream.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "collectives/runtime/communicator_impl.h"
+#include "collectives/runtime/device/device_calls.h"
+#include "collectives/runtime/device/device_routes.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// Of a call's buffers, of which a rank may have one only; null where it has none.
+const void* pointer_of(const Request& request) {
+  if (request.input.space == MemorySpace::device && request.input.count > 0) {
+    return request.input.data;
+  }
+  return request.output.count > 0 ? request.output.data : nullptr;
+}
+
+}  // namespace
+
+int device_of(const Request& request) {
+  const void* const pointer = pointer_of(request);
+  const int device = pointer != nullptr ? cuda::describe(pointer).device : cuda::current_device();
+  if (device >= 0) return device;
+  throw Error(ErrorCode::invalid_argument,
+              cat(name(request.collective), ": the buffer at ", pointer,
+                  " is said to be device memory, but is no GPU's"),
+              {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+}
+
+namespace {
+
+// Of what is complete(): a buffer that the rank has no use for is empty.
+void check_spaces(const Request& request) {
+  const bool has_both = request.input.count > 0 && request.output.count > 0;
+  if (!has_both || request.input.space == request.output.space) return;
+  throw Error(ErrorCode::unsupported,
+              cat(name(request.collective), ": one buffer is device memory, the other is not"),
+              {.remedy = "have both in device memory, or both in the host's"});
+}
+
+// Whether what a call of one rank alone writes is what it reads.
+bool is_a_copy(const Request& request) {
+  return request.collective != Collective::send_recv && !request.uneven &&
+         request.op.op != ReduceOp::premul_sum;
+}
+
+void copy_alone(const Request& request, cuda::CUstream stream) {
+  check_device_memory(request);
+  if (request.collective == Collective::exscan || request.collective == Collective::barrier) return;
+  if (request.output.data == request.input.data || request.input.count == 0) return;
+  const cuda::Context context(device_of(request));
+  const cuda::CurrentContext current(context);
+  cuda::copy_async(request.output.data, request.input.data, request.input.bytes(), stream);
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate_on_device(size_t bytes) {
+  const cuda::Context context(cuda::current_device());
+  const size_t least = cuda::round_up_for_multicast(context, std::max<size_t>(bytes, 1));
+  const auto memory = std::make_shared<const cuda::SharedMemory>(context, least);
+  return {memory, memory->data()};
+}
+
+DeviceRequest CommunicatorImpl::device_request(const Request& request, const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  cuda::api();  // throws where there is no driver
+  if (!options.after.empty()) {
+    throw Error(ErrorCode::unsupported,
+                cat(name(request.collective), " on device memory follows no works"),
+                {.remedy = "put it into a stream after what it follows; of calls on the host's "
+                           "memory, wait for them first"});
+  }
+  DeviceRequest wanted{.request = request, .canonical = false, .options = options};
+  tutti::complete(wanted.request, rank_, size());
+  check_spaces(wanted.request);
+  if (size() == 1 || request.collective == Collective::send_recv) return wanted;
+  wanted.canonical = must_be_canonical(request, options);
+  wanted.named = named_algorithm(wanted.request, options, wanted.canonical, *plans_in_rank_order_);
+  return wanted;
+}
+
+void CommunicatorImpl::run_on_device(const Request& request, const CallOptions& options) {
+  const DeviceRequest wanted = device_request(request, options);
+  if (size() == 1 && is_a_copy(wanted.request)) {
+    return copy_alone(wanted.request, wanted.stream());
+  }
+  const std::lock_guard lock(device_mutex_);
+  device_routes(device_of(wanted.request)).run(wanted);
+}
+
+std::string CommunicatorImpl::algorithm_on_device(const Request& request,
+                                                  const CallOptions& options) {
+  const DeviceRequest wanted = device_request(request, options);
+  if (size() == 1) return "";
+  const std::lock_guard lock(device_mutex_);
+  return device_routes(device_of(wanted.request)).algorithm_of(wanted);
+}
+
+std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const cuda::PointerInfo memory = cuda::describe(data);
+  if (bytes == 0 || memory.kind != cuda::MemoryKind::device) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("register_window: there are no ", bytes, " bytes of a GPU's memory at ", data),
+        {.remedy = "give memory of allocate_on_device() or cudaMalloc; for the host's there "
+                   "is register_memory()"});
+  }
+  if (size() == 1) return nullptr;
+  const std::lock_guard lock(device_mutex_);
+  return device_routes(memory.device).register_window(data, bytes);
+}
+
+DeviceRoutes& CommunicatorImpl::device_routes(int device) {
+  if (device_routes_) return *device_routes_;
+  const auto misfit = [this](int peer) {
+    raise_everywhere(
+        Error(ErrorCode::mismatch,
+              cat("the calls of two ranks on device memory do not fit together: ", describe(rank_),
+                  " got a message of another call from ", describe(peer)),
+              {.cause = "the ranks passed different arguments, or made calls in another order",
+               .remedy = "make the same calls with the same arguments, in the same order, on every "
+                         "rank",
+               .rank = members_[peer]}));
+  };
+  const std::vector<Place> places = this->places();
+  DeviceRoutes::Means means{
+      .of_kernels = {.shape = size() > 1 ? plans_in_rank_order_->shape(0) : Shape{},
+                     .model = engine_->options().cost_model,
+                     .algorithms = engine_->options().algorithms,
+                     .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },
+                     .misfit = misfit},
+      .hosts = Hosts::of(places),
+      .split = [this](int color, int key) { return part(color, key); },
+      .start = [this](const Request& own,
+                      const CallOptions& options) { return start_unowned(own, options); },
+      .failed =
+          [this](const Error& error) {
+            if (!abort_.raised()) raise_everywhere(error);
+          },
+      .aborted = [this] { return failure(); }};
+  const cuda::BesideCaptures beside;
+  auto made = std::make_unique<DeviceRoutes>(device, std::move(means));
+  const std::lock_guard lock(device_pointer_mutex_);
+  device_routes_ = std::move(made);
+  return *device_routes_;
+}
+
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::part(int color, int key) {
+  std::shared_ptr<CommunicatorImpl> made = split(color, key);
+  made->whole_ = this;
+  return made;
+}
+
+Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& options) {
+  return {this, start(request, options)};
+}
+
+// By the ranks' ordinary paths.
+std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> mine) {
+  std::vector<std::byte> all(mine.size() * static_cast<size_t>(size()));
+  run(Request::all_gather({mine.data(), mine.size(), DType::u8},
+                          {all.data(), all.size(), DType::u8}),
+      {});
+  return all;
+}
+
+void CommunicatorImpl::stop_devices(const Error& error) {
+  const std::lock_guard lock(device_pointer_mutex_);
+  if (device_routes_) device_routes_->stop(error);
+}
+
+// Other ranks' kernels write to this one's memory until their last calls are over: it stays until
+// they leave, too.
+void CommunicatorImpl::leave_devices() {
+  if (!device_routes_) return;
+  constexpr std::chrono::seconds kPatience{2};
+  DeviceRoutes::Remains remains = device_routes_->end();
+  bool all_leave = false;
+  if (remains.kernels && remains.drained && !abort_.raised()) {
+    try {
+      const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
+      Patience patience;
+      all_leave = barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
+    } catch (const Error&) {  // others have ended otherwise
+    }
+  }
+  std::unique_ptr<DeviceRoutes> routes;
+  {
+    const std::lock_guard lock(device_pointer_mutex_);
+    routes = std::move(device_routes_);
+  }
+  if (remains.kernels) remains.kernels->end();
+  const bool all_over = remains.drained && (all_leave || !remains.kernels);
+  if (all_over) return;
+  // What somebody may still write to is the process's until it ends.
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<DeviceRoutes::Remains>();  // NOLINT
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(remains));
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,375 @@
+// Waiting for a call, and what to do when a peer does not come: ask it where it is, say who is
+// missing, give up at the deadline.
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "collectives/runtime/communicator_impl.h"
+#include "collectives/runtime/waiting/backoff.h"
+
+namespace tutti::internal {
+
+namespace {
+
+constexpr int64_t kAskAfterNs = 200'000'000;
+constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
+constexpr int64_t kLookAgainNs = 5'000'000;
+constexpr int64_t kSayAfterNs = 10'000'000'000;
+
+constexpr std::chrono::milliseconds kBetweenHooks(1);
+
+Deadline sooner(const Deadline& deadline, std::chrono::milliseconds at_most) {
+  return Deadline::after(deadline.remaining(at_most));
+}
+
+struct Answer {  // on the control channel
+  uint32_t last_call = 0;
+  uint32_t made_call = 0;
+  std::array<uint64_t, 2> signature = {};
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
+};
+
+}  // namespace
+
+WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
+  require_own_process();
+  operation.awaited.store(true, std::memory_order_relaxed);
+  const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
+  const bool done = operation.done.load(std::memory_order_acquire);
+  // A peer may be busy with another communicator until this rank does its part there.
+  if (!done && engine_->active() > 1) engine_->progress_others(this);
+  const bool failed = !done && abort_.raised();
+  if (failed) end_by_abort();
+  engine_->callbacks().run();
+  if (done || failed) return done ? WorkState::complete : WorkState::failed;
+  if (moved) {
+    end_stall(patience);
+  } else {
+    look_at_stall(operation, patience);
+  }
+  return WorkState::under_way;
+}
+
+std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) const {
+  if (operation.done.load(std::memory_order_acquire) || !abort_.raised()) return std::nullopt;
+  return abort_.error();
+}
+
+bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
+  constexpr uint32_t kRoundsPerLook = 1024;
+  require_own_process();
+  operation.awaited.store(true, std::memory_order_relaxed);
+  Backoff backoff(engine_->oversubscribed(), transport_ && transport_->wakes_slowly(), spin_time_);
+  for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
+    const bool moved = progress();
+    const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);
+    engine_->callbacks().run();
+    if (operation.done.load(std::memory_order_acquire)) break;
+    if (abort_.raised()) {
+      const Error error = end_by_abort();
+      engine_->callbacks().run();
+      throw Error(error);
+    }
+    if (moved) interrupt_stall(patience);
+    if (moved || others_moved) {
+      backoff.reset();
+      if (round % kRoundsPerLook == 0) {
+        if (deadline.passed()) return false;
+        look_at_stall(operation, patience);
+      }
+      continue;
+    }
+    const bool has_hook = engine_->callbacks().has_hook();
+    if (has_hook) engine_->callbacks().call_hook();
+    if (!backoff.pause()) {
+      if (deadline.passed()) return false;
+      look_at_stall(operation, patience);
+      engine_->sleep(this, has_hook ? sooner(deadline, kBetweenHooks) : deadline);
+    }
+  }
+  engine_->callbacks().run();
+  end_stall(patience);
+  return true;
+}
+
+// Only once nobody else is at work on the call: its buffers are the caller's again.
+Error CommunicatorImpl::end_by_abort() {
+  {
+    const std::unique_lock lock = lock_for_call();
+    abandon_calls();
+  }
+  Error error = abort_.error();
+  engine_->note_failure(error);
+  return error;
+}
+
+void CommunicatorImpl::end_stall(Patience& patience) {
+  interrupt_stall(patience);
+  if (std::exchange(patience.has_asked, false)) forget_answers();
+}
+
+// What moved may be no more than a peer that gave up and has closed its connections: should this
+// call end before it asks again, the answers are still the best that is known.
+void CommunicatorImpl::interrupt_stall(Patience& patience) {
+  const bool has_asked = patience.has_asked || patience.asked_ns != 0;
+  if (patience.asked_ns != 0) {
+    std::lock_guard lock(stall_mutex_);
+    waits_for_.clear();
+    asked_.clear();
+  }
+  patience = {};
+  patience.has_asked = has_asked;
+}
+
+// By the next stall they may all wait for others.
+void CommunicatorImpl::forget_answers() {
+  std::lock_guard lock(stall_mutex_);
+  answers_.clear();
+}
+
+void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
+  const int64_t now = now_ns();
+  if (patience.since_ns == 0) patience.since_ns = now;
+  if (now < patience.next_look_ns) return;
+  patience.next_look_ns = now + kLookAgainNs;
+  if (operation.timed_out()) {
+    time_out(operation);
+    return;
+  }
+  const int64_t waited = now - patience.since_ns;
+  // Whoever is late should be known by the time that it is worth a warning.
+  if (waited < (late_ns_ == 0 ? kAskAfterNs : std::min(kAskAfterNs, late_ns_ / 2))) return;
+  const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
+  const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
+  if (patience.asked_ns == 0) forget_answers();
+  if (again) patience.asked_ns = waited;
+  ask_peers(operation, again);
+  check_answers(operation);
+  check_gone(operation);
+  if (late_ns_ != 0 && waited > late_ns_) note_lateness(operation, waited);
+  if (waited > kSayAfterNs && !patience.said) {
+    patience.said = true;
+    log(LogLevel::warning,
+        cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
+            to_string(operation.compiled->signature), explain_missing(operation).text));
+  }
+}
+
+// A call that waits behind others waits for whom the first one waits for.
+std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
+  const std::unique_lock lock = lock_for_call();
+  if (operation.done.load() || abort_.raised()) return {};
+  std::set<int> peers;
+  for (const Want& want : wants(operation)) peers.insert(want.peer);
+  return {peers.begin(), peers.end()};
+}
+
+// Under the mutex.
+std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
+  if (operation.point_to_point()) return messages_.wants(operation);
+  if (collectives_.empty() || !collectives_.front()->started) return {};
+  if (!execution_.done()) return execution_.wants();
+  std::vector<Want> wants;
+  for (const int peer : transport_->unsent()) wants.push_back({.peer = peer, .sends = true});
+  return wants;
+}
+
+// Asks whoever is waited for, whoever these say that they wait for, and whoever is on the way
+// there, once each.
+void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
+  std::vector<int> peers = missing(operation);
+  std::lock_guard lock(stall_mutex_);
+  const uint32_t call = !operation.point_to_point() ? operation.call.number : 0;
+  if (call != asked_call_) answers_.clear();
+  if (again || call != asked_call_) asked_.clear();
+  asked_call_ = call;
+  waits_for_ = peers;
+  for (const auto& [peer, state] : answers_) {
+    peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
+  }
+  for (const int peer : std::vector<int>(peers)) {
+    if (peer == rank_) continue;
+    const int on_the_way = member(engine_->control().way_to(members_[peer]));
+    if (on_the_way < size()) peers.push_back(on_the_way);
+  }
+  for (const int peer : peers) {
+    if (peer != rank_ && asked_.insert(peer).second) {
+      engine_->control().ask(id_, members_[peer], call);
+    }
+  }
+}
+
+std::string CommunicatorImpl::on_question(int, uint32_t call) {
+  if (leaving_.load()) return {};
+  Answer answer{.last_call = recorder_.last_started()};
+  const uint32_t wanted = call != 0 ? call : answer.last_call;
+  if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
+    answer.made_call = 1;
+    answer.signature = encode(record->signature);
+  }
+  const std::optional<CallRecord> last = recorder_.find(answer.last_call);
+  if (call == 0 || (last && !last->finished)) {  // 0: asked from a point-to-point call
+    std::lock_guard lock(stall_mutex_);
+    std::copy_n(waits_for_.begin(), std::min(waits_for_.size(), answer.waits_for.size()),
+                answer.waits_for.begin());
+  }
+  return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
+}
+
+void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view text) {
+  Answer answer;
+  const int peer = member(world_rank);
+  std::lock_guard lock(stall_mutex_);
+  if (call != asked_call_ || peer >= size()) return;
+  PeerState& state = answers_[peer];
+  if (text.size() != sizeof(answer)) {
+    state.destroyed = text.empty();
+    return;
+  }
+  std::memcpy(&answer, text.data(), sizeof(answer));
+  state = {.made_call = answer.made_call != 0,
+           .last_call = answer.last_call,
+           .signature = decode(answer.signature),
+           .waits_for = {},
+           .destroyed = false};
+  for (const int32_t next : answer.waits_for) {
+    if (next >= 0 && next < size()) state.waits_for.push_back(next);
+  }
+}
+
+// A peer that made the call with other arguments may never send the message that would tell.
+void CommunicatorImpl::check_answers(const Operation& operation) {
+  const Call& call = operation.call;
+  const Signature& mine = operation.compiled->signature;
+  std::map<int, PeerState> answers;
+  {
+    std::lock_guard lock(stall_mutex_);
+    if (asked_call_ != (!operation.point_to_point() ? call.number : 0)) return;
+    answers = answers_;
+  }
+  for (const auto& [peer, state] : answers) {
+    if (!operation.point_to_point() && state.made_call && !(state.signature == mine)) {
+      raise_mismatch(call.number, mine, peer, call.number, state.signature);
+    }
+  }
+}
+
+// A peer that has destroyed its communicator, or left the job, makes no more calls; but its last
+// bytes may be on their way for as long as the network likes. So it is judged when they have come,
+// and by what this rank, then, still wants of it. Of others who wait for one that is gone, the
+// first to see it is the one to say so.
+void CommunicatorImpl::check_gone(const Operation& operation) {
+  std::map<int, std::string_view> gone;
+  for (const int peer : missing(operation)) {
+    if (engine_->control().has_left(members_[peer])) gone[peer] = "has left the job";
+  }
+  {
+    std::lock_guard lock(stall_mutex_);
+    for (const auto& [peer, state] : answers_) {
+      if (state.destroyed) gone.try_emplace(peer, "has destroyed the communicator");
+    }
+  }
+  if (gone.empty()) return;
+  std::optional<int> judged;
+  {
+    const std::unique_lock lock = lock_for_call();
+    if (progress_locked() || operation.done.load() || abort_.raised()) return;
+    const bool from_any = operation.point_to_point() && operation.peer() == kAnySource;
+    for (const Want& want : wants(operation)) {
+      if (gone.contains(want.peer) && (want.sends || transport_->ended(want.peer, want.lane))) {
+        judged = want.peer;
+      } else if (from_any) {  // this one may still send
+        return;
+      }
+    }
+  }
+  if (judged) raise_gone(operation, *judged, gone.at(*judged));
+}
+
+void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
+  raise_consequence(Error(ErrorCode::mismatch,
+                          cat(describe(peer), " ", how, "; ", describe(rank_),
+                              " still waits for it in ", to_string(operation.compiled->signature)),
+                          {.cause = "the ranks made different numbers of calls",
+                           .remedy = "make the same calls in the same order on every rank before "
+                                     "destroying the communicator",
+                           .rank = members_[peer]}));
+}
+
+void CommunicatorImpl::time_out(const Operation& operation) {
+  const Missing missing = explain_missing(operation);
+  raise_everywhere(Error(
+      ErrorCode::timeout,
+      cat(describe(rank_), " gave up after ",
+          std::chrono::duration<double>(operation.timeout).count(), " s in ",
+          !operation.point_to_point() ? cat("call ", operation.call.number, ", ") : std::string(),
+          to_string(operation.compiled->signature), missing.text),
+      {.cause = "a rank is stuck, slow, or makes other calls",
+       .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",
+       .rank = missing.culprit}));
+}
+
+// A wrong tag shows in what came instead.
+std::string CommunicatorImpl::explain_unclaimed() {
+  const std::unique_lock lock = lock_for_call();
+  std::string text;
+  for (const auto& [message, own] : messages_.unclaimed()) {
+    if (own) {
+      text += cat("; ", describe(message.source),
+                  " creates a communicator of other ranks, or with another tag");
+      continue;
+    }
+    text += cat("; ", describe(message.source), " has sent ", message.count, ' ',
+                name(message.dtype), ", tag ", message.tag, ", which nobody receives");
+  }
+  return text;
+}
+
+// Follows who waits for whom: the culprit is where the chain ends, or whoever is in the way there.
+CommunicatorImpl::Missing CommunicatorImpl::explain_missing(const Operation& operation) {
+  std::vector<int> chain = missing(operation);
+  std::string text = operation.point_to_point() ? explain_unclaimed() : "";
+  int culprit = -1;
+  std::lock_guard lock(stall_mutex_);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    if (chain[i] == rank_) {
+      text += "; waiting for a message to itself that it has not sent";
+      continue;
+    }
+    text += cat("; waiting for ", describe(chain[i]));
+    if (chain[i] != kAnySource) culprit = members_[chain[i]];
+    const auto answer = answers_.find(chain[i]);
+    if (answer == answers_.end()) {
+      const int way = engine_->control().way_to(members_[chain[i]]);
+      const bool way_is_open = way == members_[chain[i]] || answers_.contains(member(way));
+      if (!way_is_open) culprit = way;
+      text += way_is_open ? ", which does not answer"
+                          : cat(", which is behind ", engine_->control().describe(way),
+                                ", which does not answer");
+      continue;
+    }
+    const PeerState& peer = answer->second;
+    if (operation.point_to_point()) {  // point-to-point calls have no numbers
+      if (peer.waits_for.empty()) text += ", which waits for nobody";
+    } else if (peer.last_call == 0) {
+      text += ", which has made no call yet";
+    } else {
+      text += cat(", which is at call ", peer.last_call);
+      if (peer.made_call) text += cat(", ", to_string(peer.signature));
+    }
+    if (!peer.waits_for.empty()) {
+      text += cat(operation.point_to_point() ? ", which" : ", and", " waits for rank ",
+                  rank_ranges(peer.waits_for));
+    }
+    for (const int next : peer.waits_for) {
+      if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
+    }
+  }
+  return {text, culprit};
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,339 @@
+// `tutti bench`: the table that everyone in this field reads (as nccl-tests prints it).
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/median.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "bench/measure.h"
+#include "bench/peers/peer_process.h"
+#include "collectives/communicator.h"
+#include "collectives/interchange/resolve.h"
+#include "collectives/program/algorithm.h"
+#include "tools/launcher/launcher.h"
+#include "tools/launcher/placement.h"
+#include "tools/tutti/bench/options.h"
+#include "tools/tutti/bench/report.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
+
+namespace tutti::tool {
+
+namespace {
+
+using Peers = std::vector<std::unique_ptr<bench::PeerProcess>>;
+
+// What was found out about one algorithm, or one peer.
+struct Series {
+  std::vector<double> times_us;
+  uint64_t wrong = 0;
+  std::string digest;
+  std::string problem;  // with the digest
+
+  void add(const std::vector<double>& more) {
+    times_us.insert(times_us.end(), more.begin(), more.end());
+  }
+};
+
+// Fewer calls for larger sizes: each size takes about as long.
+int iterations_for(const BenchOptions& options, uint64_t bytes) {
+  if (options.iterations > 0) return options.iterations;
+  const uint64_t calls = (uint64_t{64} << 20) / std::max<uint64_t>(bytes, 1);
+  return static_cast<int>(options.all() ? std::clamp<uint64_t>(calls / 5, 2, 40)
+                                        : std::clamp<uint64_t>(calls, 5, 200));
+}
+
+int rounds_for(const BenchOptions& options) {
+  if (options.rounds > 0) return options.rounds;
+  return options.peers.empty() && !options.all() ? 1 : 5;
+}
+
+// The names of all that run here; "auto" where none is needed.
+std::vector<std::string> algorithms_that_run(bench::Measurement& measurement, Collective c) {
+  std::vector<std::string> names;
+  measurement.use("auto");
+  if (measurement.algorithm().empty()) return {"auto"};
+  for (const Algorithm* algorithm : algorithms_for(c)) {
+    measurement.use(algorithm->name);
+    try {
+      names.push_back(measurement.algorithm());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+    }
+  }
+  return names;
+}
+
+void check_digest(const bench::Digest& digest, Series& series) {
+  const std::string text = bench::hex(digest.hash);
+  if (!series.digest.empty() && text != series.digest) {
+    series.problem = "the same call gave another result in another turn";
+  }
+  series.digest = text;
+  if (digest.other_ranks.empty()) return;
+  series.problem = "other bits than rank 0 has the result of rank";
+  for (const int rank : digest.other_ranks) series.problem += cat(' ', rank);
+}
+
+// One turn of each after the other, so that what else happens on the machine happens to all.
+std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measurement,
+                                  const BenchOptions& options, const bench::Case& c,
+                                  const std::vector<std::string>& algorithms, const Peers& peers) {
+  const int timed = iterations_for(options, c.bytes);
+  const int warm_up = std::min(timed, 5);
+  std::vector<Series> series(algorithms.size() + peers.size());
+  for (int round = 0; round < rounds_for(options); ++round) {
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      measurement.use(algorithms[i]);
+      series[i].add(measurement.run(warm_up, timed));
+      if (options.digest) check_digest(measurement.digest(), series[i]);
+      series[i].wrong += measurement.count_wrong();
+    }
+    for (size_t i = 0; i < peers.size(); ++i) {
+      if (!peers[i]->peer().has(c.collective)) continue;
+      series[algorithms.size() + i].add(
+          peers[i]->run(c.collective, bench::element_count(c, comm.size()), warm_up, timed));
+    }
+    // Whoever waits here sleeps while the peers have their turn.
+    comm.barrier();
+  }
+  return series;
+}
+
+void check(const Series& series, const bench::Case& c, const std::string& algorithm) {
+  if (series.problem.empty()) return;
+  throw Error(ErrorCode::internal,
+              cat(bench::name(c.collective, c.uneven), " of ", c.bytes, " bytes, algorithm ",
+                  algorithm, ": ", series.problem),
+              {.cause = "the algorithm builds its results in another order on each rank"});
+}
+
+std::vector<Series> time_in_place(Communicator& comm, const BenchOptions& options, bench::Case c,
+                                  const std::vector<std::string>& algorithms) {
+  c.in_place = true;
+  bench::Measurement measurement(comm, c);
+  return time_in_turns(comm, measurement, options, c, algorithms, {});
+}
+
+// GB/s
+double algbw(uint64_t bytes, double time_us) {
+  return time_us > 0 ? static_cast<double>(bytes) / time_us / 1000 : 0;
+}
+
+// The rows of one size; the fastest first where all algorithms are timed.
+std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const BenchOptions& options,
+                              const Peers& peers) {
+  bench::Measurement measurement(comm, c);
+  const std::vector<std::string> algorithms =
+      options.all() ? algorithms_that_run(measurement, c.collective) : std::vector{c.algorithm};
+  measurement.use("auto");
+  const std::string choice = options.all() ? measurement.algorithm() : "";
+  const std::vector<Series> series =
+      time_in_turns(comm, measurement, options, c, algorithms, peers);
+  std::vector<Series> in_place;
+  if (options.in_place) in_place = time_in_place(comm, options, c, algorithms);
+  std::vector<BenchRow> rows;
+  for (size_t i = 0; i < algorithms.size(); ++i) {
+    BenchRow row;
+    row.bytes = bench::real_bytes(c, comm.size());
+    row.count = bench::element_count(c, comm.size());
+    measurement.use(algorithms[i]);
+    row.algorithm = measurement.algorithm();
+    if (row.algorithm.empty()) row.algorithm = algorithms[i] == "auto" ? "none" : algorithms[i];
+    check(series[i], c, row.algorithm);
+    row.time_us = median(series[i].times_us);
+    row.min_us = *std::ranges::min_element(series[i].times_us);
+    const double bus_factor = bench::bus_factor(c.collective, comm.size());
+    row.algbw = algbw(row.bytes, row.time_us);
+    row.busbw = row.algbw * bus_factor;
+    row.wrong = series[i].wrong;
+    row.digest = series[i].digest;
+    if (options.in_place) {
+      row.in_place_us = median(in_place[i].times_us);
+      row.in_place_busbw = algbw(row.bytes, row.in_place_us) * bus_factor;
+      row.wrong += in_place[i].wrong;
+    }
+    row.is_auto = options.all() && row.algorithm == choice;
+    for (size_t peer = algorithms.size(); peer < series.size(); ++peer) {
+      row.peer_us.emplace_back();
+      if (!series[peer].times_us.empty()) row.peer_us.back() = median(series[peer].times_us);
+    }
+    rows.push_back(std::move(row));
+  }
+  std::ranges::sort(rows, {}, &BenchRow::time_us);
+  rows.front().is_best = options.all();
+  return rows;
+}
+
+int run_rank(BenchOptions options, const bench::Case& c) {
+  Communicator comm = Communicator::init();
+  if (options.ranks > 0 && options.ranks != comm.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"));
+  }
+  check_root(c, comm.size());
+  if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers, c.on_device);
+  std::unique_ptr<BenchReport> report;  // rank 0's
+  if (comm.rank() == 0) report = std::make_unique<BenchReport>(options, c, &comm);
+  Peers peers;
+  for (const std::string& peer : report ? options.peers : std::vector<std::string>{}) {
+    peers.push_back(
+        std::make_unique<bench::PeerProcess>(bench::find_peer(peer, c.on_device), comm.size(),
+                                             comm.transport() == "tcp" ? "tcp" : "shm"));
+  }
+  if (report) report->print_header();
+  uint64_t wrong = 0;
+  for (const uint64_t bytes : parse_sizes(options, c)) {
+    bench::Case sized = c;
+    sized.bytes = bytes;
+    for (const BenchRow& row : measure(comm, sized, options, peers)) {
+      wrong += row.wrong;
+      if (report) report->add(row);
+    }
+  }
+  if (report) {
+    report->finish();
+    if (wrong > 0) std::fprintf(stderr, "tutti bench: %lu wrong elements\n", wrong);
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+void check_in_place(const BenchOptions& options, const bench::Case& c) {
+  if (!options.in_place || (bench::runs_in_place(c.collective) && !c.on_device)) return;
+  throw Error(ErrorCode::unsupported,
+              cat("--in-place: ", bench::name(c.collective, c.uneven),
+                  c.on_device ? " of GPUs is not timed in place" : " does not run in place"));
+}
+
+void check_plot(const BenchOptions& options, const bench::Case& c) {
+  if (options.plot.empty() || c.collective != Collective::barrier) return;
+  throw Error(ErrorCode::invalid_argument, "--plot draws time over bytes, and barrier has none");
+}
+
+void check_peers(const BenchOptions& options, const bench::Case& c) {
+  if (options.peers.empty()) return;
+  if (c.uneven || c.collective == Collective::send_recv || c.dtype != DType::f32 ||
+      c.op != ReduceOp::sum || c.root != 0) {
+    throw Error(ErrorCode::unsupported,
+                "peers are compared on f32, sum, from or to root 0, of blocks of one size, and not "
+                "on send_recv");
+  }
+}
+
+// Of ranks on this host.
+void check_algorithm(const bench::Case& c, int ranks) {
+  if (c.algorithm == "auto" || ranks <= 1) return;
+  const Algorithm& algorithm = resolve_algorithm(c.collective, c.algorithm);
+  std::string problem = why_unsupported(
+      algorithm, {.ranks = ranks, .root = c.root, .layout = layout_of(place_ranks(ranks))});
+  if (!problem.empty()) {
+    problem = cat("does not run on ", ranks, " ranks: ", problem);
+  } else if (c.deterministic && reduces(c.collective) && algorithm.grade < Grade::canonical) {
+    problem = cat("is graded ", name(algorithm.grade), ", not canonical, and so not deterministic");
+  }
+  if (problem.empty()) return;
+  throw Error(ErrorCode::unsupported,
+              cat(name(c.collective), " algorithm ", algorithm.name, ' ', problem),
+              {.remedy = cat("see `tutti bench ", name(c.collective), " --algorithm list`")});
+}
+
+int run(const BenchOptions& options) {
+  if (options.algorithm == "list") {
+    list_algorithms(options);
+    return 0;
+  }
+  // What is wrong for every rank is said once, before there are any.
+  const bench::Case c = parse_case(options);
+  if (!is_launched()) check_root(c, std::max(1, options.ranks));
+  parse_sizes(options, c);
+  check_peers(options, c);
+  check_in_place(options, c);
+  check_plot(options, c);
+  if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
+  if (is_launched() || options.ranks <= 1) return run_rank(options, c);
+  check_algorithm(c, options.ranks);
+  bench::choose_peers(options.peers, c.on_device);
+  const BenchReport writable(options, c, nullptr);
+  return launch_self({.ranks = options.ranks});
+}
+
+}  // namespace
+
+void add_bench(CommandLine& line) {
+  Command bench = line.add("bench", "time a collective, with checked data");
+  auto o = std::make_shared<BenchOptions>();
+  bench
+      .add_option("collective", o->collective,
+                  "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
+                  "all_to_all, scan, exscan, barrier or send_recv; with uneven blocks all_gatherv, "
+                  "reduce_scatterv, gatherv, scatterv or all_to_allv")
+      .required()
+      .suggest(collective_names());
+  bench.add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)")
+      .between(1, 1 << 20);
+  bench.add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
+      .show_default();
+  bench.add_option("--max", o->max, "largest size").show_default();
+  bench.add_option("--factor", o->factor, "from one size to the next").show_default();
+  bench.add_option("--dtype", o->dtype, "element type").show_default().suggest(dtype_names());
+  bench.add_option("--op", o->op, "reduction operator").show_default().suggest(op_names());
+  bench
+      .add_option("--root", o->root,
+                  "of broadcast, reduce, gather and scatter: the rank from or to which it goes")
+      .show_default();
+  bench
+      .add_option("--algorithm", o->algorithm,
+                  "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), FILE.json (rings of "
+                  "tutti topo), auto, all (each in "
+                  "turn) or list")
+      .show_default()
+      .suggest(algorithm_names());
+  bench
+      .add_option("--transport", o->transport,
+                  "auto, shm, tcp, ucx, ofi, or shm+tcp, shm+ucx, shm+ofi")
+      .suggest(transport_names());
+  bench
+      .add_option("--buffers", o->buffers,
+                  "user: plain memory; library: Communicator::allocate(), which the other ranks of "
+                  "the host read in place; registered: plain memory made such. Of GPUs: windows"
+                  " (Communicator::register_window()) of the library's memory, or of CUDA's")
+      .show_default();
+  bench.add_option("--device", o->device, "whose memory the buffers are: host, or cuda (a GPU's)")
+      .show_default();
+  bench.add_flag("--in-place", o->in_place,
+                 "also time calls whose input and output are one buffer, in columns of their own");
+  bench.add_flag("--graph", o->graph, "of a GPU: capture the call once, and time its graph");
+  bench.add_flag("--deterministic", o->deterministic,
+                 "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
+  bench.add_flag("--digest", o->digest,
+                 "inputs whose result depends on the order of summation; shows its SHA-256");
+  bench
+      .add_option(
+          "--peers", o->peers,
+          "what to time in turn with Tutti: openmpi, mpich, gloo, floor, of GPUs nccl, or all that "
+          "are here")
+      .separated_by_commas();
+  bench.add_option("--rounds", o->rounds, "turns per size (default: 1; with peers or all: 5)")
+      .between(1, 1 << 30);
+  bench.add_option("--iterations", o->iterations, "timed calls per turn (default: by size)")
+      .between(1, 1 << 30);
+  bench.add_option("--json", o->json, "write the results to this file");
+  bench.add_option("--csv", o->csv, "write the table to this file");
+  bench.add_option("--plot", o->plot,
+                   "draw time over bytes into this .svg or .png file (needs gnuplot)");
+  bench.footer(
+      "Examples:\n"
+      "  tutti bench all_reduce -n 2\n"
+      "  tutti bench all_reduce -n 2 --min 1M --max 64M --peers openmpi\n"
+      "  tutti bench all_reduce -n 2 --peers all --plot all_reduce.svg\n"
+      "  tutti bench broadcast -n 8 --algorithm all\n"
+      "  tutti bench all_reduce -n 5 --dtype bf16 --digest --deterministic\n"
+      "  tutti run --hosts a,b -n 4 -- tutti bench all_gather --transport tcp --json out.json");
+  bench.runs([o] { return run(*o); });
+}
+
+}  // namespace tutti::tool

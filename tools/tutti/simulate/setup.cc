@@ -1,0 +1,155 @@
+#include "tools/tutti/simulate/setup.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <string_view>
+#include <utility>
+
+#include "base/parse_number.h"
+#include "collectives/cost/gpu_costs.h"
+#include "collectives/interchange/resolve.h"
+#include "collectives/simulate/candidates.h"
+#include "topology/networks/load_network.h"
+#include "topology/units.h"
+
+namespace tutti::tool {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
+}
+
+namespace {
+
+constexpr int64_t kMostStepsTried = 2'000'000;  // over all ranks, of those tried for `auto`
+constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be played as one
+
+double number_in(std::string_view text, const std::string& option, double least) {
+  const auto value = parse_number<double>(text);
+  if (value && std::isfinite(*value) && *value >= least) return *value;
+  refuse(cat(option, ": '", text, "' is no number of at least ", least), "see --help");
+}
+
+// "WHAT:NUMBER"
+std::pair<std::string, double> parse_pair(const std::string& text, const std::string& option,
+                                          double least) {
+  const size_t colon = text.rfind(':');
+  if (colon == text.npos) refuse(cat(option, " ", text, " has no ':'"), "see --help");
+  return {text.substr(0, colon),
+          number_in(std::string_view(text).substr(colon + 1), option, least)};
+}
+
+// "3" or "rank3"
+std::optional<int> parse_rank(std::string_view text, int ranks) {
+  if (text.starts_with("rank")) text.remove_prefix(4);
+  const auto rank = parse_number<int>(text);
+  if (!rank || (*rank >= 0 && *rank < ranks)) return rank;
+  refuse(cat("there is no rank ", *rank), cat("ranks are 0 to ", ranks - 1));
+}
+
+void add_stragglers(const SimulateOptions& o, int ranks, SimulationOptions& simulation) {
+  for (const std::string& text : o.stragglers) {
+    const auto [what, late] = parse_pair(text, "--straggler", 0);
+    const std::optional<int> rank = parse_rank(what, ranks);
+    if (!rank) refuse(cat("--straggler: '", what, "' is no rank"), "write it as RANK:US");
+    for (const auto& [other, its] : simulation.stragglers) {
+      if (other == *rank) {
+        refuse(cat("--straggler: rank ", *rank, " is given twice"), "give it once");
+      }
+    }
+    simulation.stragglers.emplace_back(*rank, late);
+  }
+}
+
+}  // namespace
+
+void take_gpu_class(SimulateOptions& o) {
+  if (!o.ranks) refuse("--gpu without --ranks", "say how many GPUs there are");
+  const GpuCosts costs = gpu_costs(load_cost_model(), o.gpu);
+  const LinkCosts& link = costs.simple;
+  // Slices stand for blocks, which take their steps at the same time: these are part of the way. A
+  // way is one link of a mesh, and two where a switch is between them.
+  const double latency_us = (link.latency + link.send + link.recv) * 1e6 / (costs.mesh ? 1 : 2);
+  o.topology = cat(costs.mesh ? "full:" : "switch:", *o.ranks, ",bandwidth=", 1e-9 / link.wire,
+                   "GB/s,latency=", latency_us, "us");
+  if (o.reduce_bandwidth.empty()) {
+    o.reduce_bandwidth = cat(costs.blocks * 1e-9 / link.at(0).reduce, "GB/s");
+  }
+}
+
+SimulatedNetwork::SimulatedNetwork(const SimulateOptions& o)
+    : network(load_network(o.topology, o.ranks)), ranks(o.ranks.value_or(network->ranks())) {
+  if (ranks > network->ranks()) {
+    refuse(cat("the network has room for ", network->ranks(), " ranks, not for ", ranks),
+           "give a larger one, or fewer --ranks");
+  }
+  for (const std::string& what : o.fail) {
+    if (const std::optional<int> rank = parse_rank(what, ranks)) {
+      simulation.failed_ranks.push_back(*rank);
+    } else {
+      for (const int link : network->links_named(what)) network->fail(link);
+    }
+  }
+  for (const std::string& text : o.slow) {
+    const auto [what, factor] = parse_pair(text, "--slow", 1);
+    for (const int link : network->links_named(what)) network->slow(link, factor);
+  }
+  add_stragglers(o, ranks, simulation);
+  simulation.slices = o.slices;
+  simulation.overhead_us = o.overhead_us;
+  simulation.jitter = o.jitter / 100;
+  simulation.seed = o.seed;
+  if (!o.reduce_bandwidth.empty()) simulation.reduce_GBps = parse_bandwidth(o.reduce_bandwidth);
+  const bool is_even =
+      o.fail.empty() && o.slow.empty() && o.stragglers.empty() && o.jitter == 0 && !o.every_rank;
+  const int host = network->alike_group_size();
+  if (is_even && host <= kMostAsOne && ranks % host == 0) alike = host;
+}
+
+std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Collective collective,
+                                                 const Shape& shape, double bytes, Network& network,
+                                                 size_t most_for_auto) {
+  if (!o.tries_several()) return {&resolve_algorithm(collective, o.algorithm)};
+  show_progress("looking for algorithms", -1);
+  const auto candidates = simulation_candidates(
+      collective, shape, bytes, network, std::max(kMostStepsTried, int64_t{200} * shape.ranks));
+  std::vector<const Algorithm*> chosen;
+  const size_t most = o.algorithm == "all" ? candidates.size() : most_for_auto;
+  for (const SimulationCandidate& candidate : candidates) {
+    if (!candidate.excluded.empty()) continue;
+    if (chosen.size() == most) break;
+    chosen.push_back(candidate.algorithm);
+  }
+  if (!chosen.empty()) return chosen;
+  std::string reasons;
+  for (const SimulationCandidate& candidate : candidates) {
+    reasons +=
+        cat(reasons.empty() ? "" : "; ", candidate.algorithm->name, ": ", candidate.excluded);
+  }
+  throw Error(
+      ErrorCode::unsupported,
+      cat("no algorithm for ", name(collective), " can be tried on ", shape.ranks, " ranks"),
+      {.cause = reasons, .remedy = "name one with --algorithm, or take fewer ranks"});
+}
+
+void show_progress(const std::string& what, double part) {
+  if (::isatty(STDERR_FILENO) == 0) return;
+  std::cerr << cat("\r\033[K", what, part < 0 ? "" : cat(": ", std::lround(100 * part), "%"));
+}
+
+void end_progress() {
+  if (::isatty(STDERR_FILENO) != 0) std::cerr << "\r\033[K";
+}
+
+std::string busiest_link(const SimulationResult& result, const Network& network) {
+  if (!result.busiest) return "-";
+  return cat(network.name(*result.busiest), " (", std::lround(100 * result.busiest_part), "%)");
+}
+
+void add_busiest_link(const SimulationResult& result, const Network& network, Json& json) {
+  if (!result.busiest) return;
+  json["busiest_link"] = network.name(*result.busiest);
+  json["busiest_link_use"] = result.busiest_part;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,323 @@
+// tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
+// the command's options, also those of training steps (simulate_train.cc).
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "bench/measure.h"
+#include "collectives/simulate/schedule.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
+#include "tools/tutti/simulate/setup.h"
+#include "topology/layout.h"
+
+namespace tutti::tool {
+
+namespace {
+
+constexpr char kTrain[] = "train";
+constexpr int kSlicesOfGpus = 8;
+// Steps over all ranks.
+constexpr int64_t kMostSteps = 40'000'000;
+constexpr int64_t kMostStepsInSlices = 400'000'000;
+constexpr int64_t kMostWorkTried = 20'000'000;
+constexpr int kFewRanks = 128;
+constexpr int kManyRanks = 10'000;
+
+struct Row {
+  const Algorithm* algorithm = nullptr;
+  double bytes = 0;
+  SimulationResult result;
+  int32_t alike = 1;
+  bool is_best = false;  // of those for these bytes
+  double algbw = 0;
+  double busbw = 0;
+
+  double time_us() const { return result.time_us; }
+};
+
+class Play {
+ public:
+  explicit Play(const SimulateOptions& options)
+      : o_(options),
+        collective_(collective_named(o_.what)),
+        sizes_(sizes_in(o_, collective_)),
+        on_(o_) {
+    if (o_.root < 0 || o_.root >= on_.ranks) {
+      refuse(cat("--root ", o_.root, " is not in 0 to ", on_.ranks - 1), "give one of the ranks");
+    }
+    shape_ = {
+        .ranks = on_.ranks, .root = o_.root, .layout = Layout::of(on_.network->places(on_.ranks))};
+  }
+
+  int run() {
+    for (const double bytes : sizes_) run(bytes);
+    end_progress();
+    print();
+    write_json();
+    return 0;
+  }
+
+ private:
+  static std::vector<double> sizes_in(const SimulateOptions& options, Collective collective) {
+    std::vector<double> sizes;
+    for (const std::string& text : options.bytes) {
+      const uint64_t bytes = collective == Collective::barrier ? 0 : parse_bytes(text);
+      sizes.push_back(static_cast<double>(bytes));
+    }
+    return sizes;
+  }
+
+  size_t most_tried() const {
+    if (on_.ranks <= kFewRanks) return std::numeric_limits<size_t>::max();
+    return on_.ranks <= kManyRanks ? 4 : 2;
+  }
+
+  void run(double bytes) {
+    std::vector<Row> rows = play_each<Row>(
+        o_, algorithms_to_play(o_, collective_, shape_, bytes, *on_.network, most_tried()),
+        [&](const Algorithm& algorithm, double give_up) {
+          return play(algorithm, bytes, give_up);
+        });
+    rows[0].is_best = true;
+    rows_.insert(rows_.end(), rows.begin(), rows.end());
+  }
+
+  Row play(const Algorithm& algorithm, double bytes, double give_up) {
+    const Schedule& schedule = schedule_of(algorithm);
+    if (int64_t{schedule.steps()} * o_.slices > kMostStepsInSlices) {
+      refuse(cat(algorithm.name, " has ", schedule.steps(), " steps, too many for ", o_.slices,
+                 " slices"),
+             "take fewer --slices, or fewer ranks");
+    }
+    SimulationOptions options = on_.simulation;
+    options.bytes = bytes;
+    options.give_up_us = give_up;
+    if (o_.algorithm == "auto") options.most_work = kMostWorkTried;
+    options.progress = [&](double part) { show_progress(cat("playing ", algorithm.name), part); };
+    Row row;
+    row.algorithm = &algorithm;
+    row.bytes = bytes;
+    row.alike = schedule.alike;
+    row.result = simulate(schedule, *on_.network, options);
+    if (row.result.time_us > 0) row.algbw = bytes / row.result.time_us * 1e-3;
+    row.busbw = row.algbw * bench::bus_factor(collective_, on_.ranks);
+    return row;
+  }
+
+  // Kept for the next size, where only one is used.
+  const Schedule& schedule_of(const Algorithm& algorithm) {
+    if (made_for_ == &algorithm) return schedule_;
+    ScheduleOptions options{.most_steps = kMostSteps, .alike = on_.alike};
+    options.progress = [&](double part) { show_progress(cat("making ", algorithm.name), part); };
+    made_for_ = nullptr;
+    schedule_ = make_schedule(algorithm, shape_, options);
+    made_for_ = &algorithm;
+    return schedule_;
+  }
+
+  void print() const {
+    const std::string groups = to_text(shape_.layout);
+    std::printf("%s on %s: %d ranks%s, %zu links\n", o_.what.c_str(), o_.topology.c_str(),
+                on_.ranks, groups.empty() ? "" : cat(", in ", groups).c_str(),
+                on_.network->graph().links().size());
+    std::printf("%14s  %-28s %14s %12s %12s %12s  %s\n", "bytes", "algorithm", "time us",
+                "algbw GB/s", "busbw GB/s", "messages", "busiest link");
+    for (const Row& row : rows_) {
+      const SimulationResult& result = row.result;
+      const std::string busiest = busiest_link(result, *on_.network);
+      std::printf("%14.0f %c%-28s %14.2f %12.3f %12.3f %12lld  %s\n", row.bytes,
+                  row.is_best && o_.algorithm == "all" ? '>' : ' ', row.algorithm->name.c_str(),
+                  result.time_us, row.algbw, row.busbw, static_cast<long long>(result.messages),
+                  busiest.c_str());
+    }
+    const bool as_one = std::ranges::any_of(rows_, [](const Row& row) { return row.alike > 1; });
+    if (!as_one) return;
+    std::printf("Ranks of a host do alike and were played as one (--every-rank plays each).\n");
+  }
+
+  Json to_json(const Row& row) const {
+    const SimulationResult& result = row.result;
+    Json json = {{"bytes", static_cast<uint64_t>(row.bytes)},
+                 {"algorithm", row.algorithm->name},
+                 {"time_us", result.time_us},
+                 {"algbw_GBps", row.algbw},
+                 {"busbw_GBps", row.busbw},
+                 {"messages", result.messages},
+                 {"bytes_sent", result.bytes_sent},
+                 {"first_rank_us", result.first_us},
+                 {"last_rank", result.last_rank},
+                 {"ranks_as_one", row.alike},
+                 {"best", row.is_best}};
+    add_busiest_link(result, *on_.network, json);
+    return json;
+  }
+
+  // What was found for the first size is at the top, too.
+  void write_json() const {
+    if (o_.json.empty()) return;
+    Json document = {{"collective", o_.what}, {"topology", o_.topology}, {"ranks", on_.ranks}};
+    const Json first = to_json(rows_[0]);
+    for (const Json::Member& member : first.items()) document[member.name] = member.value;
+    document["results"] = Json::array();
+    for (const Row& row : rows_) document["results"].push_back(to_json(row));
+    write_file(o_.json, document.dump(2) + "\n");
+  }
+
+  const SimulateOptions& o_;
+  Collective collective_;
+  std::vector<double> sizes_;
+  SimulatedNetwork on_;
+  Shape shape_;
+  Schedule schedule_;
+  const Algorithm* made_for_ = nullptr;
+  std::vector<Row> rows_;
+};
+
+constexpr char kFooter[] =
+    "Networks: a file (ASTRA-sim's analytical .yml, htsim's .topo, ns-3's topology.txt, Slurm's\n"
+    "topology.conf) or a description, the innermost part first:\n"
+    "  switch:8  ring:8  full:8  mesh:4x4  torus:4x4x4  dragonfly:groups=9,routers=4,hosts=2\n"
+    "  switch:8,bandwidth=400GB/s,latency=250ns;ring:4,bandwidth=400Gbps,latency=1us\n"
+    "  fat-tree:k=16  fat-tree:hosts=12500,per-leaf=32,gpus=8  rail:hosts=32,gpus=8\n"
+    "Bandwidths are GB/s without a unit, latencies us; both are of one link.\n\n"
+    "Examples:\n"
+    "  tutti simulate all_reduce --topology switch:8 --bytes 1M,64M --algorithm all\n"
+    "  tutti simulate all_reduce --topology fat-tree:hosts=12500,gpus=8 --algorithm hierarchical\n"
+    "  tutti simulate all_reduce -n 8 --gpu h100 --straggler 3:50\n"
+    "  tutti simulate all_gather --topology torus:4x4 --slow host0-host1:10 --straggler 3:50\n"
+    "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 "
+    "--seed 1\n"
+    "  tutti simulate train --topology fat-tree:hosts=128,gpus=8 --pp 8 --micro-batches 32 \\\n"
+    "    --forward-us 4000 --backward-us 8000 --activation-bytes 16M --gradient-bytes 500M";
+
+void add_training(Command command, SimulateOptions& o) {
+  constexpr const char* kGroup = "A training step (train)";
+  const auto add = [&](const char* names, auto& value, const char* meaning) {
+    return command.add_option(names, value, meaning).group(kGroup);
+  };
+  add("--pp", o.stages, "stages of the pipeline; all other ranks are data-parallel")
+      .between(1, 65536)
+      .show_default();
+  add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
+      .type_name("NAME")
+      .show_default();
+  add("--virtual", o.virtual_stages, "chunks of the model on each rank (default: interleaved 2)")
+      .between(1, 1024);
+  add("--micro-batches", o.micro_batches, "of each data-parallel rank")
+      .between(1, 1 << 20)
+      .show_default();
+  add("--forward-us", o.forward_us, "a micro-batch's forward through a chunk: one time, or each's")
+      .type_name("US,..")
+      .separated_by_commas();
+  add("--backward-us", o.backward_us, "its backward, whole")
+      .type_name("US,..")
+      .separated_by_commas();
+  add("--backward-weight-us", o.backward_weight_us,
+      "of that, for weights, where a schedule takes them apart (default: half)")
+      .type_name("US,..")
+      .separated_by_commas();
+  add("--activation-bytes", o.activation_bytes, "of a micro-batch between two chunks")
+      .type_name("BYTES");
+  add("--gradient-bytes", o.gradient_bytes, "of a chunk's parameters").type_name("BYTES");
+  add("--bucket-bytes", o.bucket_bytes, "of gradients that are summed in one call")
+      .type_name("BYTES")
+      .show_default();
+}
+
+void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
+  const bool train = o.what == kTrain;
+  if (command.count("--topology") + command.count("--gpu") != 1) {
+    throw UsageError(command.count("--gpu") > 0 ? "--topology excludes --gpu"
+                                                : "--topology is required");
+  }
+  for (const char* option :
+       {"--pp", "--schedule", "--virtual", "--micro-batches", "--forward-us", "--backward-us",
+        "--backward-weight-us", "--activation-bytes", "--gradient-bytes", "--bucket-bytes"}) {
+    if (!train && command.count(option) > 0) {
+      throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
+    }
+  }
+  for (const char* option : {"--bytes", "--root", "--slices", "--overhead", "--reduce-bandwidth"}) {
+    if (train && command.count(option) > 0) throw UsageError(cat("train excludes ", option));
+  }
+  if (!train) return;
+  for (const char* needed : {"--forward-us", "--backward-us"}) {
+    if (command.count(needed) == 0) throw UsageError(cat("train requires ", needed));
+  }
+}
+
+}  // namespace
+
+void add_simulate(CommandLine& line) {
+  const auto o = std::make_shared<SimulateOptions>();
+  Command command = line.add("simulate",
+                             "what a collective, or a training step, takes on a network, up to 100 "
+                             "000 ranks, in virtual time");
+  command.add_option("what", o->what, "all_reduce, all_gather, ..., or train")
+      .required()
+      .suggest([] {
+        std::vector<std::string> names = collective_names();
+        names.emplace_back("train");
+        return names;
+      }());
+  command.add_option("--topology", o->topology, "a file, or a description: see below");
+  command
+      .add_option("--gpu", o->gpu,
+                  "in its place, so many GPUs of one host, inside kernels: a class of `tutti "
+                  "explain --gpu`")
+      .type_name("CLASS");
+  command.add_option("-n,--ranks", o->ranks, "ranks; without: as many as the network has room for")
+      .between(1, 1 << 20);
+  command.add_option("--bytes", o->bytes, "sizes, as `tutti bench` counts them: 1K,1M,64M")
+      .separated_by_commas()
+      .show_default();
+  command
+      .add_option("--algorithm", o->algorithm,
+                  "a name, hierarchical(A,B,C), FILE.xml, FILE.json, auto or all")
+      .show_default();
+  command.add_option("--root", o->root, "of a collective that has one").show_default();
+  command.add_option("--slices", o->slices, "send each chunk in so many pieces, which overlap")
+      .between(1, 65536)
+      .show_default();
+  command
+      .add_option("--fail", o->fail,
+                  "a link (leaf0-spine1, link7), all links of a node (spine1), "
+                  "or a rank (3); repeat for several")
+      .type_name("LINK|RANK")
+      .one_each_time();
+  command.add_option("--slow", o->slow, "a link, or all of a node, that much slower")
+      .type_name("LINK:FACTOR")
+      .one_each_time();
+  command.add_option("--straggler", o->stragglers, "a rank that begins late")
+      .type_name("RANK:US")
+      .one_each_time();
+  command.add_option("--jitter", o->jitter, "each message varies by up to so many percent")
+      .between(0, 100);
+  command.add_option("--seed", o->seed, "of the jitter").show_default();
+  command.add_option("--overhead", o->overhead_us, "of a processor, us for each message sent")
+      .show_default();
+  command.add_option("--reduce-bandwidth", o->reduce_bandwidth,
+                     "of a processor that reduces and copies, GB/s; without: no time");
+  command.add_flag("--every-rank", o->every_rank, "play each rank, also those that do alike");
+  command.add_option("--json", o->json, "write the results here").type_name("FILE");
+  add_training(command, *o);
+  command.footer(kFooter);
+  command.runs([command, o] {
+    refuse_what_does_not_fit(command, *o);
+    if (!o->gpu.empty()) {
+      if (command.count("--slices") == 0) o->slices = kSlicesOfGpus;
+      take_gpu_class(*o);
+    }
+    return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
+  });
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,229 @@
+// tutti simulate train: what a training step of data x pipeline ranks takes on a network.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/simulate/setup.h"
+#include "topology/layout.h"
+#include "training/pipeline/check.h"
+#include "training/pipeline/schedules.h"
+#include "training/simulate/step.h"
+
+namespace tutti::tool {
+
+namespace {
+
+using training::SimulatedStep;
+using training::StepSchedule;
+using training::StepWork;
+using training::pipeline::Plan;
+using training::pipeline::ScheduleKind;
+
+// Steps over all ranks: of one algorithm that is named, and of those that are tried for `auto`.
+constexpr int64_t kMostTrainSteps = 40'000'000;
+constexpr int64_t kMostTrainStepsTried = 10'000'000;
+constexpr size_t kMostTried = 4;
+constexpr int64_t kMostTrainWorkTried = 200'000'000;
+constexpr double kMostMicroBatches = 10'000'000;  // over all ranks
+constexpr size_t kMostStagesShown = 32;
+
+struct StepRow {
+  const Algorithm* algorithm = nullptr;
+  SimulatedStep step;
+  int32_t alike = 1;
+
+  double time_us() const { return step.network.time_us; }
+};
+
+// The part for weights is taken from the whole backward, which may be given for each chunk.
+training::pipeline::Costs costs_in(const SimulateOptions& o) {
+  training::pipeline::Costs costs{.forward = o.forward_us};
+  std::vector<double> weight = o.backward_weight_us;
+  if (weight.empty()) {
+    for (const double us : o.backward_us) weight.push_back(us / 2);
+  }
+  std::vector<double> whole = o.backward_us;
+  if (whole.size() == 1) whole.resize(weight.size(), whole[0]);
+  if (weight.size() == 1) weight.resize(whole.size(), weight[0]);
+  if (whole.size() != weight.size()) {
+    refuse(
+        cat(whole.size(), " times in --backward-us, ", weight.size(), " in --backward-weight-us"),
+        "give one for all chunks, or one for each");
+  }
+  costs.backward_input.clear();
+  for (size_t chunk = 0; chunk < whole.size(); ++chunk) {
+    if (weight[chunk] > whole[chunk]) {
+      refuse(cat("of a backward of ", whole[chunk], " us, ", weight[chunk], " us are for weights"),
+             "--backward-us is the whole, of which --backward-weight-us is a part");
+    }
+    costs.backward_input.push_back(whole[chunk] - weight[chunk]);
+  }
+  costs.backward_weight = weight;
+  return costs;
+}
+
+class TrainPlay {
+ public:
+  explicit TrainPlay(const SimulateOptions& options) : o_(options), on_(o_) {
+    if (o_.stages > on_.ranks || on_.ranks % o_.stages != 0) {
+      refuse(cat("--pp ", o_.stages, " does not divide ", on_.ranks, " ranks"),
+             "each stage has as many data-parallel ranks: give --ranks a multiple of --pp");
+    }
+    data_ = on_.ranks / o_.stages;
+    make_plan();
+    places_ = on_.network->places(on_.ranks);
+    group_ = training::ranks_that_sum(plan_, data_).front();
+    work_.costs = costs_in(o_);
+    work_.activation_bytes = bytes_in("--activation-bytes", o_.activation_bytes, o_.stages > 1,
+                                      "stages send each other activations");
+    work_.gradient_bytes = bytes_in("--gradient-bytes", o_.gradient_bytes, group_.size() > 1,
+                                    "data-parallel ranks sum their gradients");
+    work_.bucket_bytes = static_cast<double>(parse_bytes(o_.bucket_bytes));
+  }
+
+  int run() {
+    rows_ = play_each<StepRow>(o_, algorithms(), [&](const Algorithm& algorithm, double give_up) {
+      return play(algorithm, give_up);
+    });
+    end_progress();
+    print();
+    write_json();
+    return 0;
+  }
+
+ private:
+  void make_plan() {
+    const ScheduleKind& kind = training::pipeline::schedule_named(o_.schedule);
+    if (o_.virtual_stages.value_or(1) > 1 && !kind.has_virtual_stages) {
+      refuse(cat(kind.name, " has one chunk a rank, not ", *o_.virtual_stages),
+             "leave --virtual out, or take interleaved");
+    }
+    const int chunks = o_.virtual_stages.value_or(kind.has_virtual_stages ? 2 : 1);
+    if (1.0 * o_.stages * o_.micro_batches * chunks > kMostMicroBatches) {
+      refuse(
+          cat(o_.stages, " stages and ", o_.micro_batches, " micro-batches are too many to play"),
+          cat("ask for at most ", kMostMicroBatches, " forwards"));
+    }
+    plan_ = training::pipeline::make_plan(make_schedule(
+        kind, {.ranks = o_.stages, .micro_batches = o_.micro_batches, .virtual_stages = chunks}));
+    check(plan_);
+  }
+
+  static double bytes_in(const char* option, const std::string& text, bool needed,
+                         const char* why) {
+    if (!text.empty()) return static_cast<double>(parse_bytes(text));
+    if (needed) throw UsageError(cat("train requires ", option, ": ", why));
+    return 0;
+  }
+
+  bool sums() const { return group_.size() > 1 && work_.gradient_bytes > 0; }
+
+  // The first stage's ranks stand for those of all in the choice of what is tried.
+  std::vector<const Algorithm*> algorithms() {
+    if (!sums()) return {algorithms_for(Collective::all_reduce).front()};
+    std::vector<Place> places;
+    for (const int32_t rank : group_) places.push_back(places_[static_cast<size_t>(rank)]);
+    const Shape shape{.ranks = static_cast<int32_t>(group_.size()), .layout = Layout::of(places)};
+    return algorithms_to_play(o_, Collective::all_reduce, shape,
+                              std::min(work_.bucket_bytes, work_.gradient_bytes), *on_.network,
+                              kMostTried);
+  }
+
+  StepRow play(const Algorithm& algorithm, double give_up) {
+    show_progress(cat("making ", algorithm.name), -1);
+    const bool is_tried = o_.tries_several();
+    const StepSchedule schedule = make_step_schedule(
+        plan_, work_, places_, algorithm,
+        {.most_steps = is_tried ? kMostTrainStepsTried : kMostTrainSteps, .alike = on_.alike});
+    SimulationOptions options = on_.simulation;
+    options.give_up_us = give_up;
+    if (o_.algorithm == "auto") options.most_work = kMostTrainWorkTried;
+    options.progress = [&](double part) { show_progress(cat("playing ", algorithm.name), part); };
+    return {&algorithm, simulate_step(schedule, *on_.network, options), schedule.schedule.alike};
+  }
+
+  std::string name_of(const StepRow& row) const { return sums() ? row.algorithm->name : "-"; }
+
+  void print() const {
+    std::printf("train on %s: %d data x %d pipeline ranks, %s, %d micro-batch%s, %zu links\n",
+                o_.topology.c_str(), data_, o_.stages, plan_.schedule.name.c_str(),
+                o_.micro_batches, o_.micro_batches == 1 ? "" : "es",
+                on_.network->graph().links().size());
+    std::printf("%-28s %14s %14s %14s %14s %10s %12s  %s\n", "sums by", "time us", "compute us",
+                "bubble us", "exposed us", "efficiency", "messages", "busiest link");
+    for (const StepRow& row : rows_) {
+      const SimulatedStep& step = row.step;
+      std::printf("%-28s %14.2f %14.2f %14.2f %14.2f %9.2f%% %12lld  %s\n", name_of(row).c_str(),
+                  row.time_us(), step.compute_us, step.bubble_us, step.exposed_us,
+                  100 * step.efficiency, static_cast<long long>(step.network.messages),
+                  busiest_link(step.network, *on_.network).c_str());
+    }
+    const std::vector<double>& idle = rows_[0].step.idle_us;
+    if (idle.size() > 1 && idle.size() <= kMostStagesShown) {
+      std::printf("idle us, by stage:");
+      for (const double us : idle) std::printf(" %.2f", us);
+      std::printf("\n");
+    }
+    std::printf(
+        "The busiest stage computes; bubble: it waits for others that compute; exposed: what\n"
+        "messages add, in all.\n");
+    if (rows_[0].alike == 1) return;
+    std::printf("Ranks of a host do alike and were played as one (--every-rank plays each).\n");
+  }
+
+  Json to_json(const StepRow& row) const {
+    const SimulatedStep& step = row.step;
+    Json json = {{"algorithm", name_of(row)},
+                 {"time_us", row.time_us()},
+                 {"compute_us", step.compute_us},
+                 {"bubble_us", step.bubble_us},
+                 {"exposed_us", step.exposed_us},
+                 {"efficiency", step.efficiency},
+                 {"messages", step.network.messages},
+                 {"bytes_sent", step.network.bytes_sent},
+                 {"first_rank_us", step.network.first_us},
+                 {"last_rank", step.network.last_rank},
+                 {"ranks_as_one", row.alike}};
+    json["idle_us"] = Json::array();
+    for (const double us : step.idle_us) json["idle_us"].push_back(us);
+    add_busiest_link(step.network, *on_.network, json);
+    return json;
+  }
+
+  // What was found for the quickest is at the top, too.
+  void write_json() const {
+    if (o_.json.empty()) return;
+    Json document = {{"topology", o_.topology},
+                     {"ranks", on_.ranks},
+                     {"data_ranks", data_},
+                     {"stages", o_.stages},
+                     {"schedule", plan_.schedule.name},
+                     {"micro_batches", o_.micro_batches}};
+    const Json best = to_json(rows_[0]);
+    for (const Json::Member& member : best.items()) document[member.name] = member.value;
+    document["results"] = Json::array();
+    for (const StepRow& row : rows_) document["results"].push_back(to_json(row));
+    write_file(o_.json, document.dump(2) + "\n");
+  }
+
+  const SimulateOptions& o_;
+  SimulatedNetwork on_;
+  int data_ = 1;
+  Plan plan_;
+  std::vector<Place> places_;
+  std::vector<int32_t> group_;  // ranks that sum their gradients: the first stage's
+  StepWork work_;
+  std::vector<StepRow> rows_;
+};
+
+}  // namespace
+
+int simulate_train(const SimulateOptions& options) { return TrainPlay(options).run(); }
+
+}  // namespace tutti::tool

@@ -1,0 +1,102 @@
+#include "tools/tutti/topo/job.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/text.h"
+#include "tools/tutti/topo/measure.h"
+#include "topology/cluster_graph.h"
+#include "topology/graph_json.h"
+#include "topology/hwloc_graph.h"
+
+namespace tutti::tool {
+
+namespace {
+
+// Each rank's text, on all.
+std::vector<std::string> gather_texts(Communicator& comm, const std::string& own) {
+  const uint64_t length = own.size();
+  std::vector<uint64_t> lengths(static_cast<size_t>(comm.size()));
+  comm.all_gather({&length, 1, DType::u64}, {lengths.data(), lengths.size(), DType::u64});
+  std::string all;
+  for (const uint64_t each : lengths) all.resize(all.size() + each);
+  comm.all_gatherv({own.data(), own.size(), DType::u8}, {all.data(), all.size(), DType::u8},
+                   Blocks::of(lengths));
+  std::vector<std::string> texts;
+  size_t begin = 0;
+  for (const uint64_t each : lengths) {
+    texts.push_back(all.substr(begin, each));
+    begin += each;
+  }
+  return texts;
+}
+
+}  // namespace
+
+JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
+  JobGraph job{.graph = {},
+               .nodes = std::vector<int>(static_cast<size_t>(comm.size())),
+               .hosts = names_of_hosts(comm),
+               .racks = gather_texts(comm, own_rack)};
+  std::map<std::string, std::vector<size_t>> ranks_on;
+  std::vector<const std::string*> hosts;  // in the order of their first ranks
+  for (size_t rank = 0; rank < job.hosts.size(); ++rank) {
+    std::vector<size_t>& ranks = ranks_on[job.hosts[rank]];
+    if (ranks.empty()) hosts.push_back(&job.hosts[rank]);
+    ranks.push_back(rank);
+  }
+  const auto own = static_cast<size_t>(comm.rank());
+  const bool tells = ranks_on[job.hosts[own]].front() == own;
+  const std::vector<std::string> graphs =
+      gather_texts(comm, tells ? to_json(graph_of_this_host()).dump() : "");
+
+  std::vector<HostInCluster> found;
+  for (const std::string* host : hosts) {
+    const size_t first = ranks_on[*host].front();
+    found.push_back({*host, job.racks[first], parse_graph_json(graphs[first], *host)});
+  }
+  job.graph = cluster_graph(found);
+  std::map<int, std::vector<int>> places;  // by host
+  for (const int node : job.graph.rank_nodes()) places[job.graph.node(node).host].push_back(node);
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    const std::vector<int>& there = places[static_cast<int>(host)];
+    const std::vector<size_t>& ranks = ranks_on[*hosts[host]];
+    for (size_t k = 0; k < ranks.size(); ++k) {
+      job.nodes[ranks[k]] = there[k * there.size() / ranks.size()];
+    }
+  }
+  return job;
+}
+
+std::string table_of_places(const JobGraph& job) {
+  size_t host = 4;
+  size_t rack = 4;
+  for (const std::string& name : job.hosts) host = std::max(host, name.size());
+  for (const std::string& name : job.racks) rack = std::max(rack, name.size());
+  const auto cell = [](const std::string& text, size_t width) {
+    return text + std::string(width + 2 - text.size(), ' ');
+  };
+  std::string text = cat("rank  ", cell("host", host), cell("rack", rack), "node\n");
+  for (size_t rank = 0; rank < job.nodes.size(); ++rank) {
+    const std::string number = std::to_string(rank);
+    text += std::string(4 - std::min<size_t>(4, number.size()), ' ');
+    text += cat(number, "  ", cell(job.hosts[rank], host),
+                cell(job.racks[rank].empty() ? "-" : job.racks[rank], rack),
+                job.graph.node(job.nodes[rank]).name, "\n");
+  }
+  return text;
+}
+
+Json places_of(const JobGraph& job) {
+  Json places = Json::array();
+  for (size_t rank = 0; rank < job.nodes.size(); ++rank) {
+    places.push_back(
+        {{"host", job.hosts[rank]}, {"rack", job.racks[rank]}, {"node", job.nodes[rank]}});
+  }
+  return places;
+}
+
+}  // namespace tutti::tool

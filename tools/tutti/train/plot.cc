@@ -1,0 +1,74 @@
+#include "tools/tutti/train/plot.h"
+
+#include <cmath>
+#include <iterator>
+#include <sstream>
+
+#include "base/text.h"
+
+namespace tutti::tool {
+namespace {
+
+using Points = std::vector<std::pair<uint64_t, double>>;
+
+constexpr const char* kCurveColors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
+                                        "#ff7f0e", "#8c564b", "#e377c2", "#17becf"};
+
+struct Line {
+  const Points& points;
+  std::string style;
+  std::string title;  // empty: not in the key
+};
+
+std::string colored(const char* style, size_t color) {
+  return cat(style, " lc rgb '", kCurveColors[color % std::size(kCurveColors)], '\'');
+}
+
+std::vector<Line> lines_of(std::span<const LossCurves> runs) {
+  constexpr const char* kTraining = "lines lw 1";
+  constexpr const char* kValidation = "linespoints lw 2 pt 7 ps 0.5";
+  if (runs.size() == 1) {
+    return {{runs[0].training, colored(kTraining, 0), "training"},
+            {runs[0].validation, colored(kValidation, 1), "validation"}};
+  }
+  std::vector<Line> lines;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    lines.push_back({runs[i].training, colored(kTraining, i), runs[i].name});
+    lines.push_back({runs[i].validation, colored(kValidation, i), ""});
+  }
+  return lines;
+}
+
+// False if there is nothing to show.
+bool write_points(std::ostringstream& out, const std::string& block, const Points& points) {
+  bool any = false;
+  out << block << " << END\n";
+  for (const auto& [step, loss] : points) {
+    if (!std::isfinite(loss)) continue;
+    out << step << ' ' << loss << '\n';
+    any = true;
+  }
+  out << "END\n";
+  return any;
+}
+
+}  // namespace
+
+void plot_losses(const Picture& picture, const std::string& title,
+                 std::span<const LossCurves> runs) {
+  std::ostringstream out;
+  std::string plots;
+  for (const Line& line : lines_of(runs)) {
+    const std::string block = cat("$block", plots.size());
+    if (!write_points(out, block, line.points)) continue;
+    plots += cat(plots.empty() ? "plot " : ", ", block, " using 1:2 with ", line.style,
+                 line.title.empty() ? " notitle" : cat(" title ", gnuplot_string(line.title)));
+  }
+  if (plots.empty()) return;
+  out << gnuplot_title(title) << "set xlabel 'step'\nset ylabel 'loss (nats)'\n"
+      << "set grid lc rgb '#c0c0c0'\nset key top right noenhanced\n"
+      << plots << '\n';
+  picture.draw(out.str());
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,444 @@
+// tutti train: trains a model on many ranks: data-parallel, in pipelines, or both.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/processors.h"
+#include "base/reduce.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/communicator.h"
+#include "tools/launcher/launcher.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/gnuplot.h"
+#include "tools/tutti/stop_signals.h"
+#include "tools/tutti/train/files.h"
+#include "tools/tutti/train/plot.h"
+#include "tools/tutti/train/report.h"
+#include "training/checkpoint/initial.h"
+#include "training/kernels/peak.h"
+#include "training/language/model_source.h"
+#include "training/parallel/join.h"
+#include "training/run/memory_plan.h"
+#include "training/run/run_origin.h"
+#include "training/setup/data.h"
+#include "training/setup/options.h"
+#include "training/setup/report.h"
+#include "training/setup/session.h"
+#include "training/setup/settle.h"
+#include "training/setup/surviving_run.h"
+
+namespace tutti::tool {
+namespace {
+
+// No line of it is void.
+constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
+
+using training::LoadedData;
+using training::RunOptions;
+using training::StepReport;
+using training::TrainResult;
+
+// What the program is told besides the run.
+struct TrainCommandOptions {
+  training::ToldOptions told;
+  RunOptions run;  // that follows from it
+  // 0: one per processor that the process may use, or as many as the launcher started.
+  int ranks = 0;
+  TrainFiles::Paths files;
+  std::string plot;
+  std::optional<int> min_ranks;  // what is left of them goes on when some die
+  int spares = 0;
+  std::optional<int> copy_every;
+  std::optional<int> copies;
+  bool print_configuration = false;
+  bool dry_run = false;
+  // Of the terminal on which standard output ends, though through the launcher's pipe; 0: none.
+  int columns = 0;
+  int64_t log_every = 0;
+};
+
+// Passed from the process that launches to its ranks.
+constexpr const char* kColumns = "--columns";
+
+// 0: standard output is no terminal.
+int columns_of_terminal() {
+  if (::isatty(STDOUT_FILENO) != 1) return 0;
+  winsize window{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  return known ? window.ws_col : 80;
+}
+
+void print_result(const LoadedData& data, const TrainResult& result, double units_per_sample,
+                  const char* unit, int ranks) {
+  const training::Evaluation& validation = result.validation;
+  if (result.stopped_by == 0) {
+    const std::string perplexity =
+        validation.of_tokens ? cat("perplexity ", std::exp(validation.loss), ", ") : "";
+    std::printf("validation loss  %.4f nats, %.4f bits (%s%lld held-out %s, accuracy %.2f%%)\n",
+                validation.loss, validation.loss / std::numbers::ln2, perplexity.c_str(),
+                static_cast<long long>(validation.targets), unit, 100 * validation.correct);
+  }
+  if (data.bigram_entropy > 0 && result.stopped_by == 0) {
+    const double below = 100.0 * (1.0 - validation.loss / data.bigram_entropy);
+    std::printf("byte bigrams     %.4f nats over the text's %llu bytes; the model is %.1f%% %s\n",
+                data.bigram_entropy, static_cast<unsigned long long>(data.text_bytes),
+                std::abs(below), below >= 0 ? "below" : "above");
+  }
+  std::printf("speed            %.0f %s/s on %d rank%s, %.1f%% of the time waiting for others\n",
+              result.samples_per_second * units_per_sample, unit, ranks, ranks == 1 ? "" : "s",
+              100.0 * result.waiting_share);
+  std::printf("instructions     %s\n", std::string(name(selected_instruction_set())).c_str());
+  print_memory(result.memory, result.process_bytes);
+  if (result.checkpoints > 0) {
+    std::printf("checkpoints      %d saved; training stood still for %.3f s in all\n",
+                result.checkpoints, result.checkpoint_seconds);
+  }
+}
+
+// How often the data were gone through, each data set by itself.
+void print_epochs(const std::vector<double>& epochs, const RunOptions& options) {
+  std::string text;
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    char number[32];
+    std::snprintf(number, sizeof(number), "%.2f", epochs[i]);
+    text += cat(i == 0 ? "" : ", ", number);
+    if (epochs.size() == options.data.size()) text += cat(" of ", options.data[i]);
+  }
+  std::printf("epochs           %s\n", text.c_str());
+}
+
+void print_stop(const TrainResult& result, const RunOptions& options) {
+  const std::string& directory = options.training.checkpoint;
+  std::printf("stopped          by signal %d (%s) after step %llu; %s\n", result.stopped_by,
+              ::strsignal(result.stopped_by), static_cast<unsigned long long>(result.step),
+              directory.empty() ? "nothing is saved: there was no --checkpoint"
+              : result.step == 0
+                  ? "there was nothing to save"
+                  : cat("it is saved in ", directory, ": go on with --resume").c_str());
+}
+
+int exit_code(const TrainResult& result) {
+  return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
+}
+
+// The line that a run writes before its first step after deaths.
+Json json_of(const training::Continuation& after, const training::Session& session,
+             uint64_t continues_from) {
+  return {{"lost_ranks", after.lost_ranks},
+          {"lost_after_step", after.last_step},
+          {"continues_from", continues_from},
+          {"ranks", session.world().size()}};
+}
+
+// What rank 0 does, who talks.
+int train_as_first(training::Session& session, const TrainCommandOptions& options,
+                   const training::Continuation* after) {
+  const bool resumes = after != nullptr || session.options().training.resume;
+  const training::Model& model = session.model();
+  const training::ReplicaOptions& replica = session.options().training.replica;
+  const int ranks = session.world().size();
+  TrainFiles files(options.files, training::scalar_names(model),
+                   resumes ? std::optional(session.trainer().step()) : std::nullopt);
+  if (after != nullptr) files.write_event(json_of(*after, session, session.trainer().step()));
+  const Picture picture(options.plot, "--plot");
+  LossCurves curves;
+  const auto units = static_cast<double>(model.targets_per_sample());
+  const char* unit = units > 1 ? "tokens" : "samples";
+  // Once: when the run goes on after a death, the others do not wait for it, without copies of
+  // their states.
+  static const double peak = training::measured_peak(replica.storage.dtype);
+  Progress progress({.unit = unit,
+                     .units_per_sample = units,
+                     .peak = peak * replica.threads * ranks,
+                     .columns = options.columns > 0 ? options.columns : columns_of_terminal(),
+                     .log_every = static_cast<uint64_t>(options.log_every)});
+  while (const std::optional<StepReport> report = session.trainer().next()) {
+    Json line = json_of(*report, units);
+    if (curves.training.empty() && resumes) {
+      line["resumed_at"] = report->step - 1;
+    }
+    files.write(report->step, line);
+    progress.show(*report);
+    curves.training.emplace_back(report->step, report->result.loss);
+    if (report->validation) curves.validation.emplace_back(report->step, report->validation->loss);
+  }
+  const TrainResult result = session.trainer().finish();
+  if (picture.wanted())
+    plot_losses(picture, training::in_words(model.configuration()), {&curves, 1});
+  if (result.stopped_by != 0) print_stop(result, session.options());
+  print_result(session.data(), result, units, unit, ranks);
+  print_epochs(result.epochs, session.options());
+  print_pipeline(result.pipeline, replica.pipeline, model);
+  Json last = json_of(result, session.data(), units, ranks);
+  if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
+  files.write(result.step, last);
+  return exit_code(result);
+}
+
+int train_in(training::Session& session, const TrainCommandOptions& options,
+             const training::Continuation* after) {
+  if (session.world().rank() == 0) return train_as_first(session, options, after);
+  while (session.trainer().next()) {
+  }
+  return exit_code(session.trainer().finish());
+}
+
+// The ranks that the launcher started, if they are as many as were asked for.
+Communicator join_ranks(const TrainCommandOptions& options) {
+  Communicator world = training::join(options.run.mesh);
+  if (options.ranks != 0 && options.ranks + options.spares != world.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--ranks ", options.ranks,
+                    options.spares > 0 ? cat(" and --spares ", options.spares, " were") : " was",
+                    " asked for, but the launcher started ", world.size(),
+                    world.size() == 1 ? " rank" : " ranks"),
+                {.where = world.describe(world.rank()),
+                 .remedy = "leave --ranks out, or start as many ranks"});
+  }
+  return world;
+}
+
+// What one rank does. Returns the exit code.
+int train_as_rank(TrainCommandOptions& options, LoadedData data) {
+  Communicator world = join_ranks(options);
+  const StopSignals signals;
+  options.run.training.stop_requested = StopSignals::requested;
+  if (options.min_ranks || options.spares > 0) {
+    const int ranks = world.size() - options.spares;
+    training::SurvivalOptions survival{.ranks = ranks,
+                                       .min_ranks = options.min_ranks.value_or(ranks)};
+    if (options.copy_every) survival.copy_every = static_cast<uint64_t>(*options.copy_every);
+    survival.copies = options.copies.value_or(survival.copies);
+    bool was_needed = options.spares == 0;
+    const int code =
+        run_with_survivors(world, options.run, std::move(data), survival,
+                           [&](training::Session& session, const training::Continuation* after) {
+                             const int code = train_in(session, options, after);
+                             was_needed = true;
+                             return code;
+                           });
+    if (was_needed || code != 0) return code;
+    return static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE"));
+  }
+  training::Session session(world, options.run,
+                            std::make_shared<const LoadedData>(std::move(data)));
+  return train_in(session, options, nullptr);
+}
+
+// A rank for each core, but none without a micro-batch in every step.
+int useful_ranks(const RunOptions& options, const LoadedData& data) {
+  const int cores = usable_processors();
+  RunOptions tried = options;
+  settle(tried, cores, data.examples());
+  const uint64_t micro_batch = tried.training.micro_batch;
+  const uint64_t micro_batches = (tried.training.batch + micro_batch - 1) / micro_batch;
+  return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(cores), micro_batches));
+}
+
+// The ranks that the options ask for; 0: any number.
+int wanted_ranks(const TrainCommandOptions& options) {
+  if (options.ranks != 0) return options.ranks;
+  const training::MeshShape& mesh = options.run.mesh;
+  if (mesh.data == 0 && mesh.pipeline == 1) return 0;
+  return std::max(1, mesh.data) * mesh.pipeline;
+}
+
+// Files that cannot be written are found before the work is done, and so is a directory that is not
+// this run's.
+void check_outputs(const RunOptions& settled, const TrainCommandOptions& options,
+                   const LoadedData& data) {
+  const std::unique_ptr<training::Model> model = training::make_model(settled.model);
+  check_directory(*model, data.views(), settled.training);
+  TrainFiles(options.files, training::scalar_names(*model),
+             settled.training.resume ? kWholeFile : std::nullopt);
+  open_for_appending(settled.training.trace, "--trace");
+  Picture(options.plot, "--plot");
+}
+
+// What the run would be, and take, without running it.
+int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const LoadedData& data,
+            int ranks, training::Model& model) {
+  const training::TrainOptions& training = settled.training;
+  if (settled.mesh.pipeline > 1) {
+    throw Error(ErrorCode::unsupported, "the memory of a pipeline's stages is not planned",
+                {.where = "--dry-run", .remedy = "leave --pp out, or measure a short run"});
+  }
+  const uint64_t count = std::min(training.micro_batch, training.batch);
+  training::Batch batch;
+  for (uint64_t example = 0; example < count; ++example) {
+    data.sets.front()->add(example % data.sets.front()->size(), 0, batch);
+  }
+  const training::Feed feed(data.views(), {.batch = training.batch,
+                                           .micro_batch = training.micro_batch,
+                                           .samples = training.samples,
+                                           .seed = training.seed,
+                                           .ranks = ranks,
+                                           .weights = training.data_weights});
+  const training::MemoryReport memory =
+      planned_memory(model, batch.view(), training, ranks, static_cast<int64_t>(feed.passes()));
+  const Json line = {{"ranks", ranks},
+                     {"configuration", training.told},
+                     {"memory", json_of(memory)},
+                     {"memory_total", total(memory)}};
+  std::printf("%s\n", training.told.dump(2).c_str());
+  std::printf("ranks            %d\n", ranks);
+  print_memory(memory, 0);
+  if (training.replica.storage.stage >= 2 && feed.passes() > 1 &&
+      !training::shards_sums(training.replica)) {
+    std::printf(
+        "gradients         whole on each rank: sums of several micro-batches, whose bits in "
+        "deterministic mode are those of every ZeRO stage\n");
+  }
+  std::printf("in all            %s a rank, planned; nothing was trained\n",
+              readable_bytes(total(memory)).c_str());
+  TrainFiles({.json = options.files.json}, {}, training.resume ? kWholeFile : std::nullopt)
+      .write(0, line);
+  return 0;
+}
+
+int train(TrainCommandOptions options) {
+  // What is wrong for every rank is said once, before there are any.
+  LoadedData data = load_data(options.run);
+  if (!is_launched()) {
+    for (const std::string& text : data.left_out) std::fprintf(stderr, "tutti: %s\n", text.c_str());
+  }
+  const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
+  const bool only_tells = options.print_configuration || options.dry_run;
+  const bool launched = is_launched();
+  if (launched && !only_tells) return train_as_rank(options, std::move(data));
+  int ranks = wanted_ranks(options);
+  if (launched) {
+    const Communicator world = join_ranks(options);
+    if (world.rank() != 0) return 0;  // one tells it for all
+    ranks = world.size() - options.spares;
+  } else if (ranks == 0) {
+    ranks = useful_ranks(options.run, data);
+  }
+  check_min_ranks(options.min_ranks, ranks);
+  RunOptions tried = options.run;
+  settle(tried, ranks, data.examples());
+  if (options.print_configuration) {
+    std::printf("%s\n", tried.training.told.dump(2).c_str());
+    return 0;
+  }
+  const std::string& initial = tried.training.initial;
+  if (!initial.empty() && starts_anew(tried.training)) {
+    check_initial(*model, *training::open_model(initial).values, initial);
+  }
+  if (options.dry_run) return dry_run(tried, options, data, ranks, *model);
+  check_outputs(tried, options, data);
+  if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
+  data = {};  // the ranks have their own
+  const int columns = columns_of_terminal();
+  return launch_self(
+      {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
+      columns > 0 ? std::vector{cat(kColumns, "=", columns)} : std::vector<std::string>{});
+}
+
+void add_own_options(Command command, TrainCommandOptions& options) {
+  constexpr auto kGroup = "Output";
+  command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
+      .between(1, 65536);
+  command
+      .add_option("--min-ranks", options.min_ranks,
+                  "continue after failures while at least N ranks survive (with --spares: default: "
+                  "as many as train)")
+      .between(1, 65536);
+  command
+      .add_option("--spares", options.spares,
+                  "more processes, which take the places of ranks that die")
+      .between(0, 65536);
+  command
+      .add_option("--copy-every", options.copy_every,
+                  "with --min-ranks or --spares: steps between copies of the state in other "
+                  "ranks' memory (default: 1)")
+      .between(1, 1 << 30);
+  command
+      .add_option(
+          "--copies", options.copies,
+          "with --min-ranks or --spares: other ranks that have a copy of each rank's state, "
+          "so that as many may die at once (default: 2)")
+      .between(1, 65535);
+  command
+      .add_option(
+          "--json", options.files.json,
+          "write each step and a summary, one JSON a line; a run that is resumed adds to it")
+      .type_name("FILE")
+      .group(kGroup);
+  command
+      .add_option("--csv", options.files.csv,
+                  "write each step as comma-separated values; a run that is resumed adds to it")
+      .type_name("FILE")
+      .group(kGroup);
+  command
+      .add_option("--tensorboard", options.files.tensorboard,
+                  "write each step's numbers as an event file into this directory")
+      .type_name("DIR")
+      .group(kGroup);
+  command
+      .add_flag("--dry-run", options.dry_run,
+                "say what the run would be and what it would take of each rank's memory, and end")
+      .group(kGroup);
+  command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
+  command
+      .add_flag("--print-config", options.print_configuration,
+                "say what would be trained, as --config takes it, and do nothing")
+      .group(kGroup);
+  command
+      .add_option("--log-every", options.log_every,
+                  "steps between lines of progress that stay (default: a tenth of the run)")
+      .between(1, 1e9)
+      .group(kGroup);
+  command.add_option(kColumns, options.columns, "").group("");  // not in --help
+}
+
+}  // namespace
+
+void add_train(CommandLine& line) {
+  const auto options = std::make_shared<TrainCommandOptions>();
+  Command command =
+      line.add("train", "Train a language model or an image classifier on many ranks");
+  add_run_options(command, options->told);
+  add_own_options(command, *options);
+  command.footer(
+      "Examples:\n"
+      "  tutti train --data TEXT --ranks 2 --json losses.jsonl\n"
+      "  tutti train --data TEXT --model gpt2 --layers 6 --heads 6 --width 384 --context 256 \\\n"
+      "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
+      "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
+      "  tutti train --data TEXT --checkpoint DIR --checkpoint-every 100 --resume\n"
+      "  tutti train --config run.json --set optimizer.lr=0.001 --steps 500\n"
+      "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "
+      "is\n"
+      "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
+      "The losses do not depend on --ranks, but for rounding (and --average-every, where each "
+      "rank\n"
+      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --zero, --bucket-mb or\n"
+      "--recompute either, nor on --pp with any synchronous schedule but Chimera, not by a bit.");
+  command.runs([options] {
+    options->run = options_of(options->told);
+    if (options->run.data.empty()) throw UsageError("--data is required");
+    const bool survives = options->min_ranks || options->spares > 0;
+    if (!survives && (options->copies || options->copy_every)) {
+      throw UsageError(cat(options->copies ? "--copies" : "--copy-every",
+                           " has no effect without --min-ranks or --spares"));
+    }
+    return train(*options);
+  });
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,70 @@
+#include "training/core/arena.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr size_t kAlignment = 64;
+// Chunks double what is reserved, so there are few of them; the first holds small models'.
+constexpr size_t kFirstChunk = size_t{4} << 20;
+
+}  // namespace
+
+size_t usable_memory(const std::string& cgroups) {
+  size_t bytes =
+      static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  for (const char* file : {"/memory.max", "/memory/memory.limit_in_bytes"}) {
+    size_t limit = 0;  // "max": none
+    if (std::ifstream(cgroups + file) >> limit && limit > 0) bytes = std::min(bytes, limit);
+  }
+  return bytes;
+}
+
+// The next chunk in which there is room, be it a new one.
+void Arena::begin_chunk(size_t bytes) {
+  while (current_ + 1 < chunks_.size()) {
+    chunks_[++current_].used_before = used_;
+    if (bytes <= chunks_[current_].size) return;
+  }
+  const size_t size = std::max({bytes, std::min(reserved_, limit_), std::min(kFirstChunk, limit_)});
+  chunks_.push_back({allocate(backend_, size), size, used_});
+  current_ = chunks_.size() - 1;
+  reserved_ += size;
+}
+
+Tensor Arena::take(DType dtype, int64_t rows, int64_t cols) {
+  alignas(kAlignment) static std::byte nothing[kAlignment];
+  const Tensor empty = tensor_at(nothing, dtype, rows, cols, backend_);
+  const size_t wanted = empty.bytes();
+  const size_t bytes = (wanted + kAlignment - 1) / kAlignment * kAlignment;
+  if (bytes == 0) return empty;
+  if (bytes > limit_ - used_) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the activations of one micro-batch take more than ", limit_ >> 20, " MiB"),
+                {.remedy = "take a smaller micro-batch or checkpoint activations"});
+  }
+  const auto fits = [&] {
+    const Chunk& chunk = chunks_[current_];
+    return bytes <= chunk.size - (used_ - chunk.used_before);
+  };
+  if (chunks_.empty() || !fits()) begin_chunk(bytes);
+  const Chunk& chunk = chunks_[current_];
+  std::byte* const start = chunk.memory.get() + (used_ - chunk.used_before);
+  used_ += bytes;
+  high_water_ = std::max(high_water_, used_);
+  return tensor_at(start, dtype, rows, cols, backend_);
+}
+
+void Arena::release(size_t mark) {
+  used_ = mark;
+  while (current_ > 0 && mark <= chunks_[current_].used_before) --current_;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,57 @@
+// A struct that a configuration describes: one function tells which members of the configuration
+// there are, and which value of the struct each is.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "training/core/schema.h"
+
+namespace tutti {
+
+template <typename Config>
+struct Described {
+  using Describe = void (*)(Schema& schema, Config& config);
+
+  std::string prefix;  // "model", for messages
+  std::string tag;     // the member that says which kind it is: "kind"
+  std::string name;    // and what it says: "gpt2"
+  Describe describe;
+  Config defaults = {};
+  Config (*complete)(Config config) = nullptr;  // fills in what follows from other members
+
+  static constexpr double kLargestSize = 1 << 24;
+
+  // The defaults, but for what `configuration` says. Throws as Schema::read() does.
+  Config read(const Json& configuration) const {
+    Config config = defaults;
+    Schema schema(kLargestSize);
+    describe(schema, config);
+    Json own = configuration;
+    own.erase(tag);
+    schema.read(own, "", prefix);
+    return complete == nullptr ? config : complete(std::move(config));
+  }
+  // All of it, its name too.
+  Json write(Config config) const {
+    Schema schema;
+    describe(schema, config);
+    Json all = {{tag, name}};
+    for (const Field& field : schema.fields()) all[field.key()] = field.get();
+    return all;
+  }
+  // With the defaults as values.
+  std::shared_ptr<const Schema> schema() const {
+    struct Both {
+      Config config;
+      Schema schema{kLargestSize};
+    };
+    const auto both = std::make_shared<Both>(Both{defaults});
+    describe(both->schema, both->config);
+    return {both, &both->schema};
+  }
+};
+
+}  // namespace tutti

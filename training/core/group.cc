@@ -1,0 +1,140 @@
+#include "training/core/group.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/reduce_op.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr int kFirst = 0;
+
+// "ok RESULT", or the number of an ErrorCode and what the Error says.
+constexpr std::string_view kGood = "ok ";
+
+std::string outcome_of(const std::function<std::string()>& work) {
+  try {
+    return std::string(kGood) + work();
+  } catch (const std::exception& error) {
+    const auto* ours = dynamic_cast<const Error*>(&error);
+    const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
+    return std::to_string(static_cast<int>(code)) + ' ' + error.what();
+  }
+}
+
+void wait_for_all(const Group& group) {
+  try {
+    group.gather_to_first("");
+    group.from_first("");
+  } catch (const Error&) {
+    // A rank is gone by now: at that time all were here, or it died of something else.
+  }
+}
+
+// The error of the lowest rank that has one.
+std::optional<Error> first_error(Communicator& communicator, const std::optional<Error>& own) {
+  const int none = communicator.size();
+  std::array<int32_t, 1> first = {own ? communicator.rank() : none};
+  communicator.all_reduce(std::span<int32_t>(first), ReduceOp::min);
+  if (first[0] == none) return std::nullopt;
+  std::string text = own ? own->what() : "";
+  std::array<int64_t, 2> head = {own ? static_cast<int64_t>(own->code()) : 0, std::ssize(text)};
+  communicator.broadcast(std::span<int64_t>(head), first[0]);
+  text.resize(static_cast<size_t>(head[1]));
+  const Buffer buffer{text.data(), text.size(), DType::u8};
+  communicator.broadcast({text.data(), text.size(), DType::u8}, buffer, first[0]);
+  return Error(static_cast<ErrorCode>(head[0]), text, {.where = communicator.describe(first[0])});
+}
+
+}  // namespace
+
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own) {
+  const bool first = communicator.rank() == kFirst;
+  const uint64_t size = own.size();
+  std::vector<uint64_t> sizes(first ? static_cast<size_t>(communicator.size()) : 0);
+  communicator.gather({&size, 1, DType::u64}, {sizes.data(), sizes.size(), DType::u64}, kFirst);
+  uint64_t total = 0;
+  for (const uint64_t one : sizes) total += one;
+  std::string all(total, '\0');
+  communicator.gatherv({own.data(), size, DType::u8}, {all.data(), total, DType::u8},
+                       Blocks::of(sizes), kFirst);
+  std::vector<std::string> texts;
+  size_t at = 0;
+  for (const uint64_t one : sizes) {
+    texts.push_back(all.substr(at, one));
+    at += one;
+  }
+  return texts;
+}
+
+std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& own) {
+  std::string all;
+  for (const std::string& text : gather_texts(communicator, own)) all += text + '\0';
+  std::vector<std::string> texts = split(text_of_first(communicator, std::move(all)), '\0');
+  texts.resize(static_cast<size_t>(communicator.size()));
+  return texts;
+}
+
+std::string text_of_first(Communicator& communicator, std::string text) {
+  std::array<uint64_t, 1> size = {text.size()};
+  communicator.broadcast(std::span<uint64_t>(size), kFirst);
+  text.resize(size[0]);
+  if (size[0] > 0) {
+    const Buffer buffer{text.data(), text.size(), DType::u8};
+    communicator.broadcast({text.data(), text.size(), DType::u8}, buffer, kFirst);
+  }
+  return text;
+}
+
+void throw_any(Communicator& communicator, const std::optional<Error>& own) {
+  std::optional<Error> first;
+  try {
+    first = first_error(communicator, own);
+  } catch (const Error& aborted) {
+    first = aborted;
+  }
+  if (own) throw *own;
+  if (first) throw *first;
+}
+
+void throw_on_all(Communicator& communicator, const Error& error) {
+  throw_any(communicator, error);
+  throw error;
+}
+
+Group group_of_one() {
+  return {.rank = 0,
+          .size = 1,
+          .gather_to_first = [](std::string text) { return std::vector{std::move(text)}; },
+          .from_first = [](std::string text) { return text; }};
+}
+
+Group group_of(Communicator& communicator) {
+  return {
+      .rank = communicator.rank(),
+      .size = communicator.size(),
+      .gather_to_first =
+          [&communicator](const std::string& text) { return gather_texts(communicator, text); },
+      .from_first = [&communicator](
+                        std::string text) { return text_of_first(communicator, std::move(text)); }};
+}
+
+std::string done_by_first(const Group& group, const std::string& failed,
+                          const std::function<std::string()>& work) {
+  const std::string outcome = group.from_first(group.rank == kFirst ? outcome_of(work) : "");
+  if (outcome.starts_with(kGood)) return outcome.substr(kGood.size());
+  wait_for_all(group);
+  int code = static_cast<int>(ErrorCode::internal);
+  std::from_chars(outcome.data(), outcome.data() + outcome.size(), code);
+  throw Error(static_cast<ErrorCode>(code), failed + outcome.substr(outcome.find(' ') + 1));
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,120 @@
+#include "training/core/layout.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+void check(const LayoutOptions& options) {
+  const int fewest = options.ranks.empty() ? 0 : std::ranges::min(options.ranks);
+  if (fewest >= 1 && options.bucket_elements >= 1 && options.first_bucket_elements >= 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("buckets of ", options.bucket_elements, " elements (the first: ",
+                  options.first_bucket_elements, ") on ", fewest, " ranks make no sense"),
+              {.remedy = "give at least 1 of each"});
+}
+
+// Puts parameters into their groups' buckets, one after the other, as backward reaches them.
+class Filler {
+ public:
+  Filler(const std::vector<ParameterSpec>& specs, const LayoutOptions& options)
+      : specs_(specs), options_(options), open_(options.ranks.size()) {
+    layout_.slots.resize(specs.size());
+  }
+
+  void add(int parameter) {
+    const size_t group = options_.groups.empty() ? 0 : at(options_.groups[at(parameter)]);
+    if (is_full(open_[group], specs_[at(parameter)].unit)) close(group);
+    Bucket& bucket = open_[group];
+    const int64_t count = specs_[at(parameter)].local_count();
+    layout_.slots[at(parameter)] = {parameter, 0, bucket.size, count};
+    bucket.parameters.push_back(parameter);
+    bucket.size = round_up(bucket.size + count, kAlignment);
+  }
+
+  Layout finish() {
+    for (size_t group = 0; group < open_.size(); ++group) {
+      if (!open_[group].parameters.empty()) close(group);
+    }
+    // Those that backward finishes first come first: ranks sum them in this order.
+    std::ranges::stable_sort(layout_.buckets, std::greater(),
+                             [](const Bucket& bucket) { return bucket.parameters.back(); });
+    for (size_t b = 0; b < layout_.buckets.size(); ++b) {
+      Bucket& bucket = layout_.buckets[b];
+      bucket.offset = layout_.size;
+      bucket.owned_offset = layout_.owned_size;
+      layout_.size += bucket.size;
+      layout_.owned_size += bucket.shard_size();
+      for (const int parameter : bucket.parameters) {
+        layout_.slots[at(parameter)].bucket = static_cast<int>(b);
+      }
+    }
+    return std::move(layout_);
+  }
+
+ private:
+  static size_t at(int index) { return static_cast<size_t>(index); }
+
+  bool is_full(const Bucket& bucket, int unit) const {
+    if (bucket.parameters.empty()) return false;
+    if (options_.bucket_per_unit) return specs_[at(bucket.parameters.back())].unit != unit;
+    return bucket.size >=
+           (layout_.buckets.empty() ? options_.first_bucket_elements : options_.bucket_elements);
+  }
+
+  void close(size_t group) {
+    Bucket& bucket = open_[group];
+    bucket.group = static_cast<int>(group);
+    bucket.ranks = options_.ranks[group];
+    bucket.size = round_up(bucket.size, bucket.ranks * kAlignment);
+    layout_.buckets.push_back(std::exchange(bucket, {}));
+  }
+
+  const std::vector<ParameterSpec>& specs_;
+  const LayoutOptions& options_;
+  std::vector<Bucket> open_;  // by group
+  Layout layout_;
+};
+
+}  // namespace
+
+std::vector<Piece> Layout::pieces(const std::vector<int>& owners) const {
+  std::vector<Piece> pieces;
+  for (int b = 0; b < static_cast<int>(buckets.size()); ++b) {
+    const Bucket& bucket = buckets[static_cast<size_t>(b)];
+    const int64_t begin = owners[static_cast<size_t>(bucket.group)] * bucket.shard_size();
+    const int64_t end = begin + bucket.shard_size();
+    for (const int parameter : bucket.parameters) {
+      const Slot& slot = slots[static_cast<size_t>(parameter)];
+      const int64_t from = std::max(begin, slot.offset);
+      const int64_t to = std::min(end, slot.offset + slot.count);
+      if (from >= to) continue;
+      pieces.push_back(
+          {parameter, from - slot.offset, to - from, b, from, bucket.owned_offset + from - begin});
+    }
+  }
+  return pieces;
+}
+
+Layout make_layout(const std::vector<ParameterSpec>& specs, const LayoutOptions& options) {
+  check(options);
+  std::vector<int> parameters(specs.size());
+  std::iota(parameters.begin(), parameters.end(), 0);
+  if (options.parameters) parameters = *options.parameters;
+  std::ranges::reverse(parameters);
+  Filler filler(specs, options);
+  for (const int parameter : parameters) filler.add(parameter);
+  return filler.finish();
+}
+
+}  // namespace tutti::training

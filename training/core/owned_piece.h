@@ -1,0 +1,32 @@
+// A piece of a parameter that this rank updates, with its gradient and its values.
+#pragma once
+
+#include <span>
+
+#include "training/core/layout.h"
+#include "training/core/parameters.h"
+#include "training/core/tensor.h"
+
+namespace tutti::training {
+
+// Views of one piece's memory; the arrays have piece.count elements and do not overlap.
+struct OwnedPiece {
+  Piece piece;
+  const ParameterSpec* spec = nullptr;
+  // The values that are updated. Empty: `value` itself is, in fp32 from rounding to rounding
+  // (training without masters).
+  std::span<float> master;
+  ConstTensor gradient;  // 1 x count: f16, bf16 or f32
+  // 1 x count: f16, bf16 or f32. The model's copy, written after the update. Empty where `master`
+  // is what the model reads.
+  Tensor value;
+  // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
+  bool copy = false;
+
+  // What is updated: the masters, or the values themselves.
+  Tensor updated() const {
+    return master.empty() ? value : tensor_at(master.data(), DType::f32, 1, std::ssize(master));
+  }
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,110 @@
+// A model's parameters by name: what they are (specs), and where they are just now (views).
+//
+// Modules add their parameters to the table when they are made and keep the handles. Whoever owns
+// the memory (parallel/storage.h) points the views at it; a module reads its parameters through the
+// handle at each call, so memory may come and go between calls (ZeRO stage 3).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "training/core/placement.h"
+#include "training/core/tensor.h"
+
+namespace tutti::training {
+
+// How a parameter starts. Element i of the whole parameter named n is a function of (seed, n, i)
+// alone, so any rank can make any part of it.
+struct Initial {
+  enum class Kind { constant, normal, uniform };
+  Kind kind = Kind::constant;
+  double scale = 0;  // the constant; the standard deviation; the limit of [-scale, scale)
+};
+
+struct ParameterSpec {
+  std::string name;
+  std::vector<int64_t> shape;  // of the whole, whichever rank has it
+  Initial initial;
+  int unit = 0;        // the first of the model's units that has it
+  bool decays = true;  // weight decay: usually matrices only
+  Placement placement;
+  MeshPlace mesh;  // where this rank is
+
+  int64_t count() const;  // elements of the whole
+  // What this rank has. Its matrix in memory: first x product of the others; a vector is one row.
+  Slice slice() const { return slice_of(shape, placement, mesh); }
+  int64_t local_count() const { return slice().count(); }
+  int64_t local_rows() const { return shape.size() < 2 ? 1 : slice().shape().front(); }
+  // Its stream of random numbers: a function of its name alone, the same on every machine.
+  uint64_t stream() const;
+};
+
+// Memory of what this rank has of one parameter: rows x cols. Empty while the parameter is
+// elsewhere.
+struct Parameter {
+  Tensor value;
+  Tensor gradient;  // backward adds to it
+};
+
+// A later unit's use of a parameter (tied embeddings). Its gradient may lie apart from the first
+// unit's, so that the two uses are added up separately: on one rank, or on two stages of a
+// pipeline.
+struct SharedUse {
+  int parameter = 0;
+  int unit = 0;
+  Parameter view;
+};
+
+// Not copied: modules hold addresses in it.
+class ParameterTable {
+ public:
+  // Of the rank at this place: cut parameters are what it has of them.
+  explicit ParameterTable(const MeshPlace& mesh = {}) : mesh_(mesh) {}
+  ParameterTable(const ParameterTable&) = delete;
+  ParameterTable& operator=(const ParameterTable&) = delete;
+
+  // Modules whose parameters are cut learn here by how much.
+  const MeshPlace& mesh() const { return mesh_; }
+  // The unit is the one that begin_unit() named last. The shape is that of the whole. Throws
+  // Error(invalid_argument) for a name that is there already, and for an impossible shape or
+  // placement.
+  const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial,
+                       Placement placement = {});
+  void begin_unit(int unit) { unit_ = unit; }
+  // The present unit uses a parameter of an earlier unit too: its own handle on it.
+  const Parameter* share(const Parameter* parameter);
+
+  int size() const { return static_cast<int>(specs_.size()); }
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  const Parameter& at(int index) const { return views_.at(static_cast<size_t>(index)); }
+  // Points all handles on a parameter at memory, or at nothing.
+  void set_value(int index, Tensor value);
+  void set_gradient(int index, Tensor gradient);
+  std::deque<SharedUse>& shared_uses() { return shared_uses_; }
+  // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.
+  const std::vector<int>& used_by(int unit) const;
+
+ private:
+  void use(int index);
+
+  MeshPlace mesh_;
+  std::vector<ParameterSpec> specs_;
+  std::unordered_set<std::string> names_;
+  std::deque<Parameter> views_;  // stable addresses
+  std::deque<SharedUse> shared_uses_;
+  std::vector<std::vector<int>> uses_;
+  int unit_ = 0;
+};
+
+// Numbers first, first + 1, ... of the endless series that (seed, stream) and the kind name.
+void draw(const Initial& initial, uint64_t seed, uint64_t stream, int64_t first,
+          std::span<float> values);
+// Writes elements [first, first + values.size()) of this rank's slice of the initial value.
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
+                    std::span<float> values);
+
+}  // namespace tutti::training

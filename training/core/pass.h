@@ -1,0 +1,113 @@
+// One micro-batch on its way through a model, and what every module's calls have in common.
+//
+// A module is a value with parameters (handles), no state of its own:
+//   forward(pass, input, saved)                    -> output; `saved` gets what backward needs
+//   backward_input(pass, output_gradient, saved)   -> dLoss/dInput
+//   backward_weight(pass, saved)                   adds dLoss/dParameter to the gradients
+// so that several micro-batches may be under way at once (pipelines), each with its own `saved`.
+// backward_weight may run at once or be put off (Pass::finish): zero-bubble schedules do.
+//
+// Memory: outputs and whatever is saved come from the pass's arena; whoever runs the units takes
+// marks and releases them. Inputs live until backward is done. Modules keep views, not copies.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "training/core/arena.h"
+#include "training/core/later.h"
+#include "training/core/tensor.h"
+
+namespace tutti::training {
+
+class KeyValueCache;
+class Mesh;
+
+// What a micro-batch consists of. The memory is the data source's.
+struct MicroBatch {
+  int64_t samples = 0;
+  uint64_t first_sample = 0;  // its number among all samples since training began
+  // Language models: samples x context tokens, and as many (or one per sample) to predict.
+  std::span<const int32_t> tokens;
+  // Numbers that are known of each sample: images are samples x (height * width * channels), in
+  // [0, 1].
+  std::span<const float> features;
+  // Those below 0 are ignored (PyTorch's -100): no loss, no gradient, not counted.
+  std::span<const int32_t> targets;
+  // In place of them, where numbers are predicted: samples x outputs.
+  std::span<const float> float_targets;
+  // Where samples hold several documents: of each token the position in its sample where its
+  // document begins, further back than which nothing is looked at. Empty: 0.
+  std::span<const int32_t> document_starts;
+  // Of each sample the tokens here may be a part (context parallelism, decoding with a cache):
+  // those at positions from `first_position` on, of `positions` in all. 0 positions: they are all
+  // there.
+  int64_t first_position = 0;
+  int64_t positions = 0;
+  // 1; or 0: run so that this rank takes part in what units say to each other while other ranks
+  // have micro-batches left. It contributes exactly nothing: no loss, gradient or statistics.
+  int weight = 1;
+
+  // How many of a sample's tokens are here.
+  int64_t tokens_per_sample() const { return samples == 0 ? 0 : std::ssize(tokens) / samples; }
+};
+
+// A unit's own term of what is minimized, besides the targets' losses.
+struct NamedLoss {
+  std::string name;
+  Later<double> sum;  // over the micro-batch's samples
+};
+
+struct Pass {
+  Arena& arena;
+  const MicroBatch* batch = nullptr;
+  DType dtype = DType::f32;  // of activations
+  int slot = 0;              // which of the micro-batches under way: units keep `saved` by slot
+  uint64_t seed = 0;         // of dropout
+  bool training = true;      // dropout and batch statistics are on
+  bool recomputing = false;  // this forward is a repetition: running statistics stay as they are
+  // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
+  // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
+  Mesh* mesh = nullptr;
+  // Keys and values of the tokens before `first_position`, where they are kept; no backward.
+  KeyValueCache* cache = nullptr;
+  // backward starts with loss_scale * d(sum of the targets' losses), and adds sample_scale * w *
+  // d(sum) for a named loss, whose weight w is its unit's affair.
+  double loss_scale = 1;
+  double sample_scale = 1;
+  // Set by the last unit's forward.
+  Later<Loss> loss;
+  // Of a unit's forward, in any unit.
+  std::vector<NamedLoss> losses;
+  // Put-off work of backward_weight, in order; only if `split`.
+  bool split = false;
+  std::vector<std::function<void()>> weight_work;
+
+  // Whether the micro-batch is one of weight 0.
+  bool weightless() const { return batch != nullptr && batch->weight == 0; }
+
+  // A loss that the unit has declared (Unit::losses), of which the step's mean over all samples is
+  // told. Its gradient is added by the unit's own backward.
+  void add_loss(std::string name, Later<double> sum) {
+    losses.push_back({std::move(name), std::move(sum)});
+  }
+
+  // backward_weight of a module whose `saved` is complete: now, or later if passes are split. Not
+  // at all for a micro-batch of weight 0, so that not even a NaN of it gets into the gradients. (A
+  // unit that computes with other ranks' rows too does that work without asking.)
+  template <typename Work>
+  void finish(Work&& work) {
+    if (weightless()) return;
+    if (split) {
+      weight_work.emplace_back(std::forward<Work>(work));
+    } else {
+      work();
+    }
+  }
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,180 @@
+#include "training/core/placement.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+Slice::Ranges all_of(int64_t size) {
+  return size == 0 ? Slice::Ranges() : Slice::Ranges{{0, size}};
+}
+
+int64_t length_of(const Slice::Ranges& ranges) {
+  int64_t length = 0;
+  for (const Slice::Range& range : ranges) length += range.end - range.begin;
+  return length;
+}
+
+bool is_good(const Slice::Ranges& ranges, int64_t size) {
+  int64_t free = 0;
+  for (const Slice::Range& range : ranges) {
+    if (range.begin < free || range.begin >= range.end || range.end > size) return false;
+    free = range.end + 1;
+  }
+  return true;
+}
+
+Error refused(const Cut& cut, std::string_view why) {
+  return Error(
+      ErrorCode::invalid_argument,
+      cat("dimension ", cut.dimension, " is not cut over the axis ", name(cut.axis), ": ", why));
+}
+
+Slice::Ranges cut_ranges(const Cut& cut, int64_t size, const MeshPlace& place) {
+  const std::vector<int64_t> parts = cut.parts.empty() ? std::vector{size} : cut.parts;
+  const int64_t ranks = place.size(cut.axis);
+  Slice::Ranges ranges;
+  int64_t start = 0;
+  for (const int64_t part : parts) {
+    if (part < 0 || part % ranks != 0) {
+      throw refused(cut, cat(part, " is no multiple of its ", ranks, " ranks"));
+    }
+    const int64_t begin = start + part / ranks * place.place(cut.axis);
+    const int64_t end = begin + part / ranks;
+    if (!ranges.empty() && ranges.back().end == begin) {
+      ranges.back().end = end;
+    } else if (begin < end) {
+      ranges.push_back({begin, end});
+    }
+    start += part;
+  }
+  if (start != size) throw refused(cut, cat("its parts are ", start, " of ", size, " together"));
+  return ranges;
+}
+
+}  // namespace
+
+Slice::Slice(std::vector<int64_t> shape) : whole_(std::move(shape)), shape_(whole_) {
+  for (const int64_t size : whole_) {
+    ranges_.push_back(all_of(size));
+    count_ *= size;
+  }
+}
+
+Slice::Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges)
+    : whole_(std::move(shape)), ranges_(std::move(ranges)) {
+  bool good = ranges_.size() == whole_.size();
+  for (size_t d = 0; good && d < ranges_.size(); ++d) {
+    good = is_good(ranges_[d], whole_[d]);
+    if (!good) break;
+    shape_.push_back(length_of(ranges_[d]));
+    count_ *= shape_.back();
+  }
+  if (!good) {
+    throw Error(ErrorCode::invalid_argument, "these ranges are no slice of a tensor of that shape");
+  }
+}
+
+// From the innermost dimension to the outermost. The run ends where the range of the innermost
+// dimension that is cut ends.
+Slice::Run Slice::run_from(int64_t element) const {
+  Run run{.whole = 0, .count = 0};
+  int64_t stride = 1;  // of the dimension, in the whole
+  for (size_t d = ranges_.size(); d-- > 0;) {
+    int64_t index = element % shape_[d];
+    element /= shape_[d];
+    auto range = ranges_[d].begin();
+    for (; index >= range->end - range->begin; ++range) index -= range->end - range->begin;
+    index += range->begin;
+    run.whole += index * stride;
+    const bool cut = shape_[d] != whole_[d];
+    if (run.count == 0 && (cut || d == 0)) run.count = range->end * stride - run.whole;
+    stride *= whole_[d];
+  }
+  if (ranges_.empty()) run.count = 1;
+  return run;
+}
+
+int64_t Slice::count_before(int64_t whole_element) const {
+  if (count_ == 0) return 0;
+  int64_t stride = std::accumulate(whole_.begin(), whole_.end(), int64_t{1}, std::multiplies<>());
+  if (whole_element >= stride) return count_;
+  int64_t own_stride = count_;
+  int64_t before = 0;
+  for (size_t d = 0; d < ranges_.size(); ++d) {
+    stride /= whole_[d];
+    own_stride /= shape_[d];
+    const int64_t index = whole_element / stride;
+    whole_element %= stride;
+    bool has_it = false;
+    for (const Range& range : ranges_[d]) {
+      before += (std::clamp(index, range.begin, range.end) - range.begin) * own_stride;
+      has_it = has_it || (range.begin <= index && index < range.end);
+    }
+    if (!has_it) break;
+  }
+  return before;
+}
+
+bool Slice::overlaps(const Slice& other) const {
+  if (count_ == 0 || other.count_ == 0 || whole_ != other.whole_) return false;
+  for (size_t d = 0; d < ranges_.size(); ++d) {
+    const bool meet = std::ranges::any_of(ranges_[d], [&](const Range& a) {
+      return std::ranges::any_of(
+          other.ranges_[d], [&](const Range& b) { return a.begin < b.end && b.begin < a.end; });
+    });
+    if (!meet) return false;
+  }
+  return true;
+}
+
+std::string to_text(const Slice& slice) {
+  std::string text;
+  for (const Slice::Ranges& ranges : slice.ranges()) {
+    if (!text.empty()) text += ", ";
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      text += cat(i == 0 ? "" : "+", ranges[i].begin, ':', ranges[i].end);
+    }
+  }
+  return text;
+}
+
+AxisSet Placement::cut_over() const {
+  AxisSet axes;
+  for (const Cut& cut : cuts) axes = axes | AxisSet{cut.axis};
+  return axes;
+}
+
+Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
+               const MeshPlace& place) {
+  std::vector<Slice::Ranges> ranges;
+  for (const int64_t size : shape) ranges.push_back(all_of(size));
+  AxisSet axes;
+  std::vector<bool> cut_already(shape.size());
+  for (const Cut& cut : placement.cuts) {
+    const auto dimension = static_cast<size_t>(cut.dimension);
+    if (cut.dimension < 0 || dimension >= shape.size()) throw refused(cut, "it is not there");
+    if (cut.axis == Axis::data || cut.axis == Axis::pipeline) {
+      throw refused(cut, "ranks along it have the same parameters, or other ones");
+    }
+    if (axes.has(cut.axis) || cut_already[dimension])
+      throw refused(cut, "one of them is cut already");
+    axes = axes | AxisSet{cut.axis};
+    cut_already[dimension] = true;
+    ranges[dimension] = cut_ranges(cut, shape[dimension], place);
+  }
+  if (!(placement.partial & (axes | AxisSet{Axis::data, Axis::pipeline})).empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a gradient is no partial sum over ", name(placement.partial)),
+                {.cause = "along the data axis it always is, along the pipeline axis never, and "
+                          "where the parameter is cut each rank has its own"});
+  }
+  return {shape, std::move(ranges)};
+}
+
+}  // namespace tutti::training

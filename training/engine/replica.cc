@@ -1,0 +1,386 @@
+#include "training/engine/replica.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/core/group.h"
+#include "training/kernels/elementwise.h"
+#include "training/optimizers/gradient_norm.h"
+#include "training/parallel/local_sgd.h"
+#include "training/parallel/rank_reducer.h"
+#include "training/pipeline/places.h"
+
+namespace tutti::training {
+namespace {
+
+RunnerOptions runner_options(RunnerOptions options, DType dtype, Mesh& mesh) {
+  options.dtype = dtype;
+  options.mesh = &mesh;
+  return options;
+}
+
+pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
+  return {options.schedule, mesh.size(Axis::pipeline), options.virtual_stages};
+}
+
+pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
+                                const Mesh& mesh) {
+  check_rounding(options);
+  check_averages(options, mesh.size(Axis::data) < mesh.world().size());
+  check_cuts(model, mesh.place());
+  std::vector<int> cut = options.pipeline.cut;
+  if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
+  const pipeline::Placement placement =
+      make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
+  check_schedule(options, placement);
+  return placement;
+}
+
+// Ranks with the same units: those along these axes, on each of the stages that hold them.
+Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement) {
+  if (placement.holders.size() == 1) return mesh.group(axes);
+  std::vector<int> ranks;
+  for (const int stage : placement.holders) {
+    for (int rank = 0; rank < mesh.world().size(); ++rank) {
+      if (mesh.place_of(rank, Axis::pipeline) != stage) continue;
+      if (mesh.is_beside(rank, AxisSet::all().without(axes | AxisSet{Axis::pipeline}))) {
+        ranks.push_back(rank);
+      }
+    }
+  }
+  return mesh.world().create(ranks);
+}
+
+// Gradients are summed along the data axis, and along those where they are partial sums. The first
+// group is that of the data axis alone.
+ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& data,
+                            const pipeline::Placement& placement) {
+  std::map<AxisSet, std::vector<int>> by_axes;
+  for (const int parameter : placement.parameters) {
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
+    const AxisSet partial = spec.placement.partial & mesh.used();
+    if (!partial.empty()) by_axes[partial].push_back(parameter);
+  }
+  ParameterGroups groups({data}, std::vector<int>(model.parameters().specs().size()));
+  for (const auto& [partial, parameters] : by_axes) {
+    groups.ranks.push_back(ranks_along(mesh, partial | AxisSet{Axis::data}, placement));
+    for (const int parameter : parameters) {
+      groups.group_of[static_cast<size_t>(parameter)] = static_cast<int>(groups.ranks.size()) - 1;
+    }
+  }
+  return groups;
+}
+
+StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
+                               Model& model, const MeshPlace& place) {
+  StorageOptions storage = options.storage;
+  storage.parameters = placement.parameters;
+  storage.copies = placement.copies;
+  // Along axes where ranks have the same of a parameter, the first one counts it.
+  for (const int parameter : placement.parameters) {
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
+    const AxisSet cut =
+        spec.placement.cut_over() | (storage.stage > 0 ? spec.placement.partial : AxisSet());
+    if (place.first_along(kModelAxes.without(cut))) continue;
+    storage.copies.push_back(parameter);
+  }
+  storage.masters = !options.stochastic_rounding;
+  // Where several stages hold the same units, ranks come to the ends of buckets in different
+  // orders.
+  const bool one_order = placement.holders.size() == 1;
+  storage.one_pass = options.passes == 1 && one_order;
+  storage.shard_sums = one_order && shards_sums(options);
+  return storage;
+}
+
+// Where several stages hold the same units (Chimera), they come to the end of a bucket at different
+// places of their tables: nobody may stand still for its sum, or for memory, before the last one.
+DataParallelOptions parallel_options(const ReplicaOptions& options,
+                                     const pipeline::Placement& placement) {
+  DataParallelOptions parallel = options.data_parallel;
+  for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
+  if (placement.holders.size() > 1) parallel.overlap = true;
+  return parallel;
+}
+
+std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
+                                                const ReplicaOptions& options,
+                                                const pipeline::Placement& placement,
+                                                const HookFactory& make_hook) {
+  std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
+  if (hook != nullptr) {
+    check_compression(options, placement);
+    check_scale(*hook, options);
+  }
+  const DataParallelOptions parallel = parallel_options(options, placement);
+  if (options.synchronizer) return options.synchronizer(model, storage, parallel);
+  if (options.average_every > 0) return std::make_unique<LocalSgd>(storage, options.average_every);
+  return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
+}
+
+}  // namespace
+
+Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
+                 const ReplicaOptions& options, const HookFactory& hook)
+    : mesh_(std::move(mesh)),
+      model_(model),
+      options_(options),
+      threads_(options.threads),
+      plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
+      placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
+      group_(ranks_along(mesh_, {Axis::data}, placement_)),
+      group_rank_(group_.rank()),
+      storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
+               storage_options(options, placement_, model, mesh_.place())),
+      synchronizer_(make_synchronizer(model, storage_, options, placement_, hook)),
+      gradients_(mesh_, model, plans_, placement_, group_, synchronizer_->sums_gradients(),
+                 runner_options(options.runner, options.storage.dtype, mesh_)),
+      updater_(std::move(optimizer), model, storage_, group_,
+               {.clip = options.clip,
+                .loss_scaling = options.loss_scaling,
+                .stochastic_rounding = options.stochastic_rounding,
+                .seed = options.seed}),
+      versions_(storage_) {
+  // Where ranks differ in their samples alone, each has a whole gradient; and it is compared with
+  // that of all ranks.
+  if (mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()) {
+    micro_batch_norm_.emplace(*synchronizer_, model);
+  }
+  gradients_.set_hooks(synchronizer_hooks());
+  storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
+    initial_values(*piece.spec, options_.seed, piece.piece.first, values);
+  });
+  synchronizer_->publish_values();
+}
+
+// Both stages that use a parameter add up their own micro-batches, then each other's sum.
+void Replica::join_tied_gradients() {
+  Communicator& stages = mesh_.along(Axis::pipeline);
+  for (const auto& [parameter, peer] : placement_.joined) {
+    const Tensor own = model_.parameters().at(parameter).gradient;
+    BufferPool& pool = storage_.pool();
+    const Tensor other = tensor_at(pool.acquire(own.bytes()), own.dtype, own.rows, own.cols);
+    const auto count = static_cast<uint64_t>(own.size());
+    Work received = stages.recv_async({other.data, count, other.dtype}, peer);
+    stages.send({own.data, count, own.dtype}, peer);
+    received.wait();
+    add(own, other, own);
+    pool.release(other.data, other.bytes());
+    synchronizer_->join(parameter);
+  }
+}
+
+// Of this rank's first micro-batch, whose gradient is of its part of the mean over the step's
+// targets; and whether it has one.
+std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
+                                                  const StepCounts& counts,
+                                                  double loss_scale) const {
+  if (!micro_batch_norm_ || batches.own.empty() || batches.own.front().weight == 0) return {};
+  const auto own = static_cast<double>(model_.targets_in(batches.own.front()));
+  if (own == 0) return {};
+  const double factor = static_cast<double>(counts.targets) / own / loss_scale;
+  return {micro_batch_norm_->square() * factor * factor, 1};
+}
+
+// What ends one rank's part ends those of all ranks, which share communicators with some others
+// each: whoever waits on one for a rank that leaves would not hear why.
+template <typename Work>
+auto Replica::ending_all(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    abort_all(error.what());
+    throw;
+  }
+}
+
+void Replica::abort_all(const std::string& reason) {
+  mesh_.abort(reason);
+  for (Communicator ranks : storage_.groups().ranks) ranks.abort(reason);
+}
+
+// What others tell is told with the stages of this rank, unless the executor has, and of the rank
+// that it is about.
+template <typename Work>
+auto Replica::with_places(int64_t step, const Work& work) {
+  try {
+    return ending_all(work);
+  } catch (const pipeline::PlacedError&) {
+    throw;
+  } catch (const Error& error) {
+    if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
+    const int own = world().rank();
+    std::string where =
+        cat(world().describe(own), ", stage ", stage(), ", at the end of step ", step);
+    const std::optional<int> culprit = world().member(error.rank());
+    if (culprit && *culprit != own) {
+      where += cat("; ", world().describe(*culprit), " is stage ",
+                   mesh_.place_of(*culprit, Axis::pipeline));
+    }
+    throw pipeline::PlacedError(error, where);
+  }
+}
+
+StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+  const UseThreads use(threads_);
+  return with_places(step, [&] { return take_step(batches, step, learning_rate); });
+}
+
+int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
+  if (world().size() == 1) return value;
+  return with_places(step, [&] {
+    world().all_reduce(std::span(&value, 1), ReduceOp::max);
+    return value;
+  });
+}
+
+Replica::Trouble Replica::trouble() const {
+  if (gradients_.broken_unit()) return {Trouble::loss, *gradients_.broken_unit()};
+  if (const std::optional<BrokenGradient>& broken = synchronizer_->broken_gradient()) {
+    return {Trouble::gradient, broken->parameter};
+  }
+  return {};
+}
+
+// Where ranks have different numbers of targets: so that the mean of all ranks' gradients is the
+// one over all targets.
+void Replica::weigh_own_gradients(const StepCounts& own) {
+  if (synchronizer_->sums_gradients()) return;
+  const int64_t all = gradients_.all_counts().front().targets;
+  const int64_t parts = group_.size() * own.targets;
+  if (all == parts) return;
+  const double weight = static_cast<double>(parts) / static_cast<double>(all);
+  for (size_t bucket = 0; bucket < storage_.layout().buckets.size(); ++bucket) {
+    const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
+    scale(gradients, gradients, weight);
+  }
+}
+
+StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
+  const double loss_scale = updater_.loss_scale();
+  const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
+  mean_.reset();
+  synchronizer_->begin_step(gradients_.passes(gradients_.plan(batches.passes)));
+  if (micro_batch_norm_) micro_batch_norm_->begin_step();
+  gradients_.run(batches, counts.front().scales(loss_scale));
+  join_tied_gradients();
+  synchronizer_->finish_gradients();
+  weigh_own_gradients(counts.front());
+
+  const Trouble trouble = this->trouble();
+  const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
+  const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
+  std::array<double, 4> more = {flag(trouble.kind != Trouble::none), square, measured,
+                                flag(batches.sign && batches.sign())};
+  StepResult result{gradients_.share(gradients_.all_counts(), more).front()};
+  const auto [troubled, squares, ranks, signs] = more;
+  result.signs = static_cast<int>(signs);
+  result.loss_scale = loss_scale;
+  if (ranks > 0) result.micro_batch_square = squares / ranks;
+  if (troubled > 0) {
+    result.overflow = describe(gather(trouble));
+  } else {
+    result.gradient_norm = update(learning_rate);
+  }
+  result.skipped = troubled > 0 || !std::isfinite(result.gradient_norm);
+  if (updater_.adapt_scale(result.skipped)) return result;
+  throw_on_all(
+      world(),
+      Error(ErrorCode::invalid_argument,
+            cat("step ", step, ": ",
+                result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow,
+                " is not finite"),
+            {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
+             .remedy = "try a smaller learning rate, --clip or a longer warm-up"}));
+}
+
+// Returns the gradients' norm; one that is not finite: nothing is updated then.
+double Replica::update(double learning_rate) {
+  const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
+  // Sharded pieces lie on all ranks, else on all but the data-parallel ones, and on all stages, of
+  // which some may have the same.
+  RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without({Axis::data})),
+                      sharded() || stage() == placement_.holders.front());
+  const double norm = updater_.update(learning_rate, reducer);
+  if (std::isfinite(norm)) synchronizer_->after_update();
+  return norm;
+}
+
+std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t first,
+                                     std::span<const double> learning_rates) {
+  const UseThreads use(threads_);
+  if (!plans_.flushed()) {
+    return ending_all([&] { return run_unflushed(steps, first, learning_rates); });
+  }
+  std::vector<StepResult> results;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    results.push_back(step(steps[i], first + static_cast<int64_t>(i), learning_rates[i]));
+  }
+  return results;
+}
+
+std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
+  std::vector<Trouble> all(static_cast<size_t>(world().size()));
+  world().all_gather({&own, sizeof(own) / sizeof(int32_t), DType::i32},
+                     {all.data(), all.size() * sizeof(own) / sizeof(int32_t), DType::i32});
+  return all;
+}
+
+// What broke first: a NaN in a stage's output goes through all later stages.
+std::string Replica::describe(const std::vector<Trouble>& troubles) const {
+  const auto order = [](const Trouble& trouble) {
+    switch (trouble.kind) {
+      case Trouble::loss:
+        return std::pair(0, trouble.index);
+      case Trouble::gradient:
+        return std::pair(1, 0);
+      default:
+        return std::pair(2, 0);
+    }
+  };
+  const auto first = std::ranges::min_element(troubles, {}, order);
+  const auto index = static_cast<size_t>(first->index);
+  const std::string where = mesh_.world().describe(static_cast<int>(first - troubles.begin()));
+  if (first->kind == Trouble::loss) {
+    return cat("the output of ", model_.units()[index]->name(), " on ", where);
+  }
+  return cat("the gradient of ", model_.parameters().specs()[index].name, " on ", where,
+             ", before any reduction,");
+}
+
+Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
+  if (passes == 0) return {};
+  const UseThreads use(threads_);
+  return ending_all([&]() -> Evaluation {
+    share_buffers();
+    std::optional<MeanValues> mean;
+    std::optional<MeanValues::Shown> shown;
+    if (!synchronizer_->sums_gradients()) shown.emplace(mean.emplace(storage_, group_));
+    gradients_.evaluate(own, passes);
+    const StepLosses all = gradients_.share({}, {}).front();
+    return {all.loss, all.correct, all.targets};
+  });
+}
+
+void Replica::record(Trace& trace) {
+  trace_ = &trace;
+  tracing_.emplace(synchronizer_hooks(), model_, trace);
+  synchronizer_->observe(record_collectives(trace));
+  gradients_.set_hooks(*tracing_);
+  if (pipelined()) gradients_.record(trace);
+}
+
+MemoryReport Replica::memory() const {
+  return {.storage = storage_.bytes(),
+          .optimizer = updater_.bytes(),
+          .activations = static_cast<int64_t>(gradients_.runner().activation_bytes()),
+          .boundaries = gradients_.executor().buffer_bytes(),
+          .compression = synchronizer_->bytes()};
+}
+
+}  // namespace tutti::training

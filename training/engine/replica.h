@@ -1,0 +1,243 @@
+// One rank's share of a model in training: a stage of its pipeline, of that stage parameters,
+// gradients and optimizer state by ZeRO stage, and what a step does with them.
+//
+//   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
+//                 -> optimizer -> values
+//
+// Every layout trains the same model: at the same number of data-parallel ranks and the same
+// micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines but Chimera,
+// bucket sizes and ways of keeping activations give the same bits. Without a pipeline it is one of
+// a single stage.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/core/model.h"
+#include "training/core/state.h"
+#include "training/core/thread_pool.h"
+#include "training/engine/micro_batch_norm.h"
+#include "training/engine/step_gradients.h"
+#include "training/engine/tracing_hooks.h"
+#include "training/engine/updater.h"
+#include "training/optimizers/optimizer.h"
+#include "training/parallel/data_parallel.h"
+#include "training/parallel/mean_values.h"
+#include "training/parallel/mesh.h"
+#include "training/parallel/storage.h"
+#include "training/parallel/synchronizer.h"
+
+namespace tutti::training {
+
+struct PipelineOptions {
+  std::string schedule = "1f1b";  // pipeline/schedules.h
+  int virtual_stages = 1;         // chunks a rank, where the schedule has them
+  std::vector<int> cut;           // the first unit of each chunk; empty: by estimated costs
+};
+
+// Makes a synchronizer of one's own (parallel/synchronizer.h) for a rank's share of a model. Both
+// outlive it; the options say what a replica knows of the parameters.
+using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
+    Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
+
+struct ReplicaOptions {
+  PipelineOptions pipeline;  // over the mesh's pipeline axis
+  StorageOptions storage;    // one_pass and those of a stage follow from the others
+  DataParallelOptions data_parallel;
+  // Updates between two averages of all ranks' values, in place of sums of gradients
+  // (parallel/local_sgd.h); 0: gradients are summed.
+  int64_t average_every = 0;
+  SynchronizerFactory synchronizer;  // none: what the others say
+  RunnerOptions runner;              // its type is the storage's
+  int threads = 1;                   // that compute together on this rank (thread_pool.h)
+  uint64_t seed = 1;                 // of initial values
+  std::optional<double> clip;        // the largest norm of all gradients together
+  bool stochastic_rounding = false;  // bf16 values are updated themselves: they have no masters
+  // f16: the loss is scaled, and steps whose gradients overflow are left out. Without it gradients
+  // are taken as they are.
+  std::optional<LossScalerOptions> loss_scaling;
+  // The most micro-batches that a rank has in any step; 0: it is not known. The gradients of one
+  // take less memory than the sums of several.
+  int64_t passes = 0;
+};
+
+struct StepResult : StepLosses {
+  double gradient_norm = 0;  // this rank's own, where the synchronizer leaves gradients as they are
+  // The squared norm of one micro-batch's gradient of its mean loss: the mean over the ranks' first
+  // ones. 0: unknown, as where models are cut over ranks.
+  double micro_batch_square = 0;
+  double loss_scale = 1;
+  int signs = 0;         // ranks that wanted to tell something (StepBatches::sign)
+  bool skipped = false;  // an overflow: nothing was updated
+  std::string overflow;  // then: which parameter on which rank was first
+};
+
+struct Evaluation {
+  double loss = 0;
+  double correct = 0;
+  int64_t targets = 0;
+  bool of_tokens = false;  // a language model's: exp(loss) is its perplexity
+};
+
+// Bytes on this rank, by kind.
+struct MemoryReport {
+  StorageBytes storage;
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // the most so far, temporaries included
+  int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
+  int64_t compression =
+      0;               // of sums over ranks: what is sent in place of gradients, and remembered
+  int64_t copies = 0;  // of what is being saved meanwhile
+};
+
+// Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
+// or with a model that is placed like this. Every rank finds the same.
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
+// The same for averages of values, where a model may be cut over ranks; for a communication hook,
+// for the scale of what it sums, and for rounding.
+void check_averages(const ReplicaOptions& options, bool cut);
+void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
+void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
+void check_rounding(const ReplicaOptions& options);
+
+// Whether a rank of ZeRO stage 2 or 3 keeps shards of the sums of several micro-batches, which it
+// then sums over ranks one by one. In deterministic mode the sums, and their bits, are those of the
+// other stages.
+bool shards_sums(const ReplicaOptions& options);
+
+// Throws Error(invalid_argument) where the model's parameters are cut for another place of another
+// mesh.
+void check_cuts(Model& model, const MeshPlace& place);
+
+// Makes the hook for a layout, once the replica has one.
+using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
+
+// One of these a rank; every call is made by all ranks, in one order.
+class Replica {
+ public:
+  // Initial values are drawn. `model` outlives it.
+  Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
+          const ReplicaOptions& options, const HookFactory& hook = nullptr);
+
+  // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
+  // layer, at the first NaN or infinity, unless losses are scaled: then the step is skipped.
+  StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
+  // The largest of all ranks' values, after `step`.
+  int32_t largest_on_any_rank(int32_t value, int64_t step);
+  // Steps from `first` on, each with its learning rate. Schedules that are not flushed change
+  // weights while the next steps' micro-batches are under way, up to the last step's end; others
+  // make one step after the other.
+  std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
+                              std::span<const double> learning_rates);
+  // The mean loss over all ranks' micro-batches; `passes` as in StepBatches. Where each rank has
+  // values of its own, it is the loss of their mean.
+  Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
+
+  // Named pieces of what this rank owns, for checkpoints: "model" and the optimizer's state names.
+  std::vector<std::string> kinds() const;
+  // The elements of a kind, 1 x count in fp32 (a model without masters: in its type); they may be
+  // written between finish_values() and publish(), which makes them everybody's.
+  Tensor values_of(const OwnedPiece& piece, size_t kind) const;
+  const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
+  // Whether the ranks of a stage own different parts; else each owns all of it.
+  bool sharded() const { return options_.storage.stage > 0; }
+  // Whether this rank's pieces are nobody else's, or it is the first that has them (but for those
+  // that are marked as copies).
+  bool saves() const { return sharded() || group_rank_ == 0; }
+  // Whether it is the first of its stage.
+  bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
+  void finish_values();
+  void publish();
+  // The running statistics of this rank's units. The first rank's become those of all ranks of the
+  // stage: before they are saved or used.
+  std::vector<NamedBuffer> buffers();
+  void share_buffers();
+  // Shows all that checkpoints keep; what the visitor changes is everybody's after publish().
+  // Collective.
+  void visit_state(StateVisitor& visitor);
+  const ParameterStorage& storage() const { return storage_; }
+  Communicator& group() { return group_; }  // the ranks that have the same parameters
+  int group_size() const { return group_.size(); }
+  int group_rank() const { return group_rank_; }
+  // Whether this rank speaks for those along the model's axes, which have the same losses.
+  bool first_of_model() const { return mesh_.place().first_along(kModelAxes); }
+  // Records what is done from now on. The trace outlives the replica.
+  void record(Trace& trace);
+  const Updater& updater() const { return updater_; }
+  const StepGradients& gradients() const { return gradients_; }
+
+  MemoryReport memory() const;
+  PipelineReport report_pipeline() { return gradients_.report(); }
+  // Time that this rank's own work stood still for others, and bytes that it has sent, since
+  // construction.
+  std::chrono::nanoseconds waited() const { return synchronizer_->waited() + gradients_.waited(); }
+  double bytes_sent() const {
+    return synchronizer_->bytes_sent() + static_cast<double>(gradients_.bytes_sent());
+  }
+  const pipeline::Placement& placement() const { return placement_; }
+  const pipeline::WeightVersions& weight_versions() const { return versions_; }
+  Mesh& mesh() { return mesh_; }
+  Communicator& world() { return mesh_.world(); }
+
+ private:
+  // What can go wrong on one rank; all ranks learn the first rank's.
+  struct Trouble {
+    enum Kind : int32_t { none, loss, gradient };
+    int32_t kind = none;
+    int32_t index = 0;  // of the unit, or the parameter
+  };
+
+  bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
+  int stage() const { return mesh_.place(Axis::pipeline); }
+  template <typename Work>
+  auto ending_all(const Work& work);
+  template <typename Work>
+  auto with_places(int64_t step, const Work& work);
+  void abort_all(const std::string& reason);
+  StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
+  void join_tied_gradients();
+  void visit_own_values(StateVisitor& visitor);
+  std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
+                                        std::span<const double> learning_rates);
+  ExactSum unflushed_update(double learning_rate);
+  void weigh_own_gradients(const StepCounts& own);
+  Trouble trouble() const;
+  std::string describe(const std::vector<Trouble>& troubles) const;
+  std::vector<Trouble> gather(const Trouble& own);
+  double update(double learning_rate);
+  std::array<double, 2> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
+                                           double loss_scale) const;
+  UnitHooks& synchronizer_hooks() {
+    return micro_batch_norm_ ? static_cast<UnitHooks&>(*micro_batch_norm_) : *synchronizer_;
+  }
+
+  Mesh mesh_;
+  Model& model_;
+  ReplicaOptions options_;
+  ThreadPool threads_;
+  pipeline::Plans plans_;
+  pipeline::Placement placement_;
+  Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded
+  int group_rank_ = 0;
+  ParameterStorage storage_;
+  // A step's three parts: what ranks tell each other of gradients and values; gradients; new
+  // values.
+  std::unique_ptr<Synchronizer> synchronizer_;
+  StepGradients gradients_;
+  Updater updater_;
+  pipeline::WeightVersions versions_;
+  std::optional<MeanValues> mean_;  // as it was saved, until the next step
+  Trace* trace_ = nullptr;
+  std::optional<MicroBatchNorm> micro_batch_norm_;  // around synchronizer_
+  std::optional<TracingHooks> tracing_;             // around that
+};
+
+}  // namespace tutti::training

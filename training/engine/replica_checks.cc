@@ -1,0 +1,109 @@
+// What does not go together in a replica.
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "training/engine/replica.h"
+
+namespace tutti::training {
+
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(options.pipeline.schedule);
+  const auto refuse = [&](std::string_view what, std::string_view cause, std::string_view remedy) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the schedule ", kind.name, " does not go with ", what),
+                {.cause = std::string(cause), .remedy = std::string(remedy)});
+  };
+  if (placement.holders.size() > 1 && options.storage.stage == 3) {
+    refuse("ZeRO stage 3",
+           "weights would be gathered among ranks that need them at different times",
+           "take ZeRO stage 0, 1 or 2, or another schedule");
+  }
+  if (kind.updates == pipeline::Updates::flushed) return;
+  if (placement.has_shared_across) {
+    refuse("tied embeddings",
+           "the first and the last stage would wait for each other at each update",
+           "untie them (--untied), or take a synchronous schedule");
+  }
+  if (options.storage.stage == 3) {
+    refuse("ZeRO stage 3", "it keeps no whole weights of which there could be versions",
+           "take ZeRO stage 0, 1 or 2");
+  }
+  if (options.clip) {
+    refuse("clipping", "the norm of all gradients is known after all stages' last backward only",
+           "leave out --clip, or take a synchronous schedule");
+  }
+  if (options.loss_scaling) {
+    refuse("loss scaling", "a stage would have to know of other stages' overflows at each update",
+           "train in f32 or bf16, or give --loss-scale none");
+  }
+}
+
+void check_averages(const ReplicaOptions& options, bool cut) {
+  const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
+    if (!found || options.average_every == 0) return;
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("averages of parameters every ", options.average_every, " steps do not go with ", what),
+        {.cause = "ranks have whole models of their own, which differ in between",
+         .remedy = cat("leave out --average-every, or ", remedy)});
+  };
+  refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
+  refuse(cut, "a model that is cut over ranks", "give one rank the whole model, without --pp");
+  refuse(options.stochastic_rounding, "parameters in bf16 without masters",
+         "--stochastic-rounding");
+  refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
+         "the synchronizer");
+}
+
+void check_cuts(Model& model, const MeshPlace& place) {
+  for (const ParameterSpec& spec : model.parameters().specs()) {
+    if (spec.placement.cuts.empty() || spec.mesh == place) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the parameter ", spec.name, " is cut for another mesh than this one"),
+                {.remedy = "make the model with the place of this mesh"});
+  }
+}
+
+void check_rounding(const ReplicaOptions& options) {
+  if (!options.stochastic_rounding || options.storage.dtype == DType::bf16) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("values in ", name(options.storage.dtype), " are not rounded stochastically"),
+              {.cause = "it takes the place of bf16 values' fp32 masters",
+               .remedy = "train in bf16, or leave out --stochastic-rounding"});
+}
+
+bool shards_sums(const ReplicaOptions& options) {
+  return options.storage.stage >= 2 && !options.data_parallel.allow_unused &&
+         !settings().get_bool("TUTTI_DETERMINISTIC");
+}
+
+void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {
+  if (!hook.remembers() || !options.loss_scaling) return;
+  throw Error(ErrorCode::invalid_argument,
+              "PowerSGD cannot compress gradients whose loss is scaled",
+              {.cause = "it remembers parts of them, and their scale changes",
+               .remedy = "train in f32 or bf16, or compress to f16 instead"});
+}
+
+void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  if (options.synchronizer) {
+    throw Error(ErrorCode::invalid_argument,
+                "gradients cannot be compressed beside a synchronizer of one's own",
+                {.cause = "what ranks tell each other is its affair",
+                 .remedy = "leave the compression out, or the synchronizer"});
+  }
+  if (options.average_every != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "gradients that are not summed over ranks cannot be compressed",
+                {.cause = "with averages of parameters each rank keeps its own",
+                 .remedy = "leave out --compression or --average-every"});
+  }
+  if (!placement.has_shared_across) return;
+  throw Error(ErrorCode::invalid_argument,
+              "gradients of tied embeddings on two stages cannot be compressed",
+              {.cause = "what is lost would differ between the two, and so would the embeddings",
+               .remedy = "untie them (--untied), or leave out --compression"});
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,68 @@
+// What a replica keeps from step to step, as checkpoints and others see it.
+
+#include <string>
+
+#include "training/checkpoint/tensor_source.h"
+#include "training/engine/replica.h"
+
+namespace tutti::training {
+
+std::vector<std::string> Replica::kinds() const {
+  std::vector<std::string> kinds = updater_.kinds();
+  kinds.insert(kinds.begin(), "model");
+  return kinds;
+}
+
+Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
+  return kind == 0 ? piece.updated() : updater_.state_of(piece, kind - 1);
+}
+
+void Replica::visit_state(StateVisitor& visitor) {
+  finish_values();
+  // What is saved lasts until the next step.
+  if (visitor.saves() && !synchronizer_->sums_gradients()) mean_.emplace(storage_, group_);
+  visitor.pieces("model", [&](const OwnedPiece& piece) {
+    return visitor.saves() && mean_ ? mean_->of(piece) : piece.updated();
+  });
+  updater_.visit_state(visitor);
+  synchronizer_->visit_state(visitor);
+  if (!synchronizer_->sums_gradients()) visit_own_values(visitor);
+  share_buffers();
+  for (const NamedBuffer& buffer : buffers()) {
+    visitor.row(std::string(kBufferPrefix) + buffer.name,
+                tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)),
+                RowKind::same);
+  }
+}
+
+// What else each rank has of its own where ranks do not sum gradients: all that is updated. A
+// checkpoint of ranks that did has nothing of it, and all begin alike.
+void Replica::visit_own_values(StateVisitor& visitor) {
+  const std::vector<std::string> kinds = this->kinds();
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    for (const OwnedPiece& piece : owned()) {
+      const std::string name = "own." + kinds[kind] + "." + piece.spec->name;
+      if (!visitor.has(name)) return;
+      visitor.row(name, values_of(piece, kind), RowKind::averaged);
+    }
+  }
+}
+
+void Replica::finish_values() { synchronizer_->finish_values(); }
+
+void Replica::publish() {
+  for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
+  synchronizer_->publish_values();
+}
+
+std::vector<NamedBuffer> Replica::buffers() {
+  std::vector<NamedBuffer> buffers = model_.buffers();
+  std::erase_if(buffers, [&](const NamedBuffer& at) { return !placement_.has_unit(at.unit); });
+  return buffers;
+}
+
+void Replica::share_buffers() {
+  for (const NamedBuffer& buffer : buffers()) group_.broadcast(buffer.values, 0);
+}
+
+}  // namespace tutti::training

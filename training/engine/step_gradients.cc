@@ -1,0 +1,152 @@
+#include "training/engine/step_gradients.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::training {
+namespace {
+
+// 0 where there is nothing.
+double mean_of(double sum, int64_t count) {
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+}  // namespace
+
+LossScales StepCounts::scales(double loss_scale) const {
+  return {mean_of(loss_scale, targets), mean_of(loss_scale, samples)};
+}
+
+StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
+                             const pipeline::Placement& placement, const Communicator& group,
+                             bool summed, const RunnerOptions& options)
+    : mesh_(mesh),
+      model_(model),
+      plans_(plans),
+      placement_(placement),
+      group_(group),
+      summed_(summed),
+      runner_(model, options),
+      executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor))),
+      stage_(model, runner_, placement, options.dtype) {}
+
+void StepGradients::set_hooks(UnitHooks& hooks) {
+  hooks_ = &hooks;
+  if (pipelined()) hooks_ = &polling_.emplace(hooks, executor_);
+}
+
+std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps) {
+  std::vector<StepCounts> counts(steps.size());
+  for (size_t step = 0; step < steps.size(); ++step) {
+    for (const MicroBatch& batch : steps[step].own) {
+      if (batch.weight == 0) continue;
+      counts[step].targets += model_.targets_in(batch);
+      counts[step].samples += batch.samples;
+    }
+  }
+  Communicator& ranks = mesh_.along(Axis::data);
+  for (size_t step = 0; step < steps.size(); ++step) {
+    const int64_t given = steps[step].targets;  // each rank counts its part of them
+    if (given == 0) continue;
+    counts[step].targets = given / ranks.size() + (ranks.rank() < given % ranks.size() ? 1 : 0);
+  }
+  all_counts_ = counts;
+  if (ranks.size() > 1) {
+    const Buffer numbers{&all_counts_.front().targets, 2 * counts.size(), DType::i64};
+    counting_ = ranks.all_reduce_async(as_const(numbers), numbers);
+  }
+  return summed_ ? all_counts() : counts;
+}
+
+const std::vector<StepCounts>& StepGradients::all_counts() {
+  counting_.wait();
+  return all_counts_;
+}
+
+std::vector<int64_t> StepGradients::passes(const pipeline::Plan& plan, int64_t steps) const {
+  std::vector<int64_t> passes = passes_by_unit(plan, placement_, mesh_.place(Axis::pipeline),
+                                               static_cast<int>(model_.units().size()));
+  for (int64_t& count : passes) count /= steps;
+  return passes;
+}
+
+void StepGradients::run(const StepBatches& batches, const LossScales& scales) {
+  const pipeline::Plan& plan = this->plan(batches.passes);
+  std::vector<pipeline::StageBatch> all;
+  pipeline::append_step(all, batches.own, plan.schedule.micro_batches, scales);
+  micro_batches_ = all.size();
+  stage_.begin(std::move(all), true, *hooks_);
+  executor_.run(plan, stage_);
+}
+
+void StepGradients::run(std::span<const StepBatches> steps, std::span<const StepCounts> counts,
+                        const pipeline::Plan& plan, pipeline::WeightVersions& versions,
+                        std::function<void(const pipeline::Action&)> on_update) {
+  std::vector<pipeline::StageBatch> all;
+  for (size_t step = 0; step < steps.size(); ++step) {
+    pipeline::append_step(all, steps[step].own, plan.schedule.accumulated, counts[step].scales(1));
+  }
+  micro_batches_ = static_cast<size_t>(plan.schedule.accumulated);
+  stage_.begin(std::move(all), versions, std::move(on_update), *hooks_);
+  executor_.run(plan, stage_);
+}
+
+void StepGradients::evaluate(std::span<const MicroBatch> own, int64_t passes) {
+  const pipeline::Plan& plan = plans_.evaluation(passes);
+  std::vector<pipeline::StageBatch> all;
+  pipeline::append_step(all, own, plan.schedule.micro_batches, {});
+  micro_batches_ = all.size();
+  stage_.begin(std::move(all), false, *hooks_);
+  executor_.run(plan, stage_);
+}
+
+// Sums over the ranks of each stage that has losses, in the order that they have without a
+// pipeline; then one rank of each tells all others, in the one message that every step takes: all
+// must know together whether the step was sound.
+std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
+                                             std::span<double> more) {
+  std::vector<StepLosses> steps(std::max<size_t>(1, counts.size()));
+  std::vector<double> values;
+  for (size_t step = 0; step < steps.size(); ++step) {
+    const std::vector<double> own = stage_.sums(step * micro_batches_, micro_batches_);
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  if (group_.size() < mesh_.world().size()) {
+    if (stage_.has_losses()) group_.all_reduce(std::span<double>(values));
+    if (!leads()) std::ranges::fill(values, 0);
+  }
+  values.insert(values.end(), more.begin(), more.end());
+  mesh_.world().all_reduce(std::span<double>(values));
+  std::copy(values.end() - std::ssize(more), values.end(), more.begin());
+  const double* sums = values.data();
+  for (size_t step = 0; step < steps.size(); ++step) {
+    StepLosses& told = steps[step];
+    told.targets =
+        counts.empty() ? static_cast<int64_t>(sums[pipeline::target_sum]) : counts[step].targets;
+    told.loss = mean_of(sums[pipeline::loss_sum], told.targets);
+    told.correct = mean_of(sums[pipeline::correct_sum], told.targets);
+    sums += pipeline::first_named_sum;
+    for (const auto& [unit, name] : stage_.named_losses()) {
+      const double sum = *sums++;
+      if (!counts.empty()) told.losses[name] += mean_of(sum, counts[step].samples);
+    }
+  }
+  return steps;
+}
+
+PipelineReport StepGradients::report() {
+  PipelineReport report;
+  if (!pipelined()) return report;
+  for (const UnitRange& units : placement_.chunks) report.cut.push_back(units.begin);
+  const auto everybodys = [&](int64_t own) {
+    std::vector<int64_t> all(static_cast<size_t>(mesh_.size(Axis::pipeline)));
+    mesh_.along(Axis::pipeline)
+        .all_gather({&own, 1, DType::i64}, {all.data(), all.size(), DType::i64});
+    return all;
+  };
+  report.activations = everybodys(executor_.most_activations());
+  report.activation_bytes = everybodys(static_cast<int64_t>(runner_.activation_bytes()));
+  return report;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,126 @@
+// The gradients of a step: this rank's micro-batches through its part of the pipeline, and what all
+// ranks are told of their losses.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/core/model.h"
+#include "training/parallel/mesh.h"
+#include "training/pipeline/executor.h"
+#include "training/pipeline/model_stage.h"
+#include "training/pipeline/placement.h"
+#include "training/pipeline/plans.h"
+#include "training/pipeline/runner.h"
+
+namespace tutti::training {
+
+// The micro-batches of one step.
+struct StepBatches {
+  // This data-parallel rank's, in ascending order of samples; the same on all of its stages. At
+  // least one, which may have weight 0; whoever has less than `passes` computes its last one again,
+  // with weight 0.
+  std::span<const MicroBatch> own;
+  int64_t passes = 1;  // the most that any rank has
+  // The loss is the sum over all ranks' targets divided by this. 0: by those that count, of which
+  // there may be none.
+  int64_t targets = 0;
+  // Asked when this rank's gradients are there: whether it wants to tell all ranks something
+  // (StepResult::signs).
+  std::function<bool()> sign;
+};
+
+// What the micro-batches of one rank, or of all, have that counts.
+struct StepCounts {
+  int64_t targets = 0;
+  int64_t samples = 0;
+  LossScales scales(double loss_scale) const;
+};
+
+struct StepLosses {
+  double loss = 0;      // mean over the step's targets in nats, before the update
+  double correct = 0;   // the share of targets that had the largest logit
+  int64_t targets = 0;  // that were counted; without any the means are 0
+  // What units add (Pass::add_loss): means over the step's samples, not weighted.
+  std::map<std::string, double> losses;
+};
+
+// What became of the pipeline. Empty lists without one.
+struct PipelineReport {
+  std::vector<int> cut;  // the first unit of each chunk
+  // By rank of the pipeline: the most micro-batches (of any chunk) whose activations were kept at
+  // once, and the bytes of all activations and temporaries.
+  std::vector<int64_t> activations;
+  std::vector<int64_t> activation_bytes;
+};
+
+// Calls are made by all ranks, in one order.
+class StepGradients {
+ public:
+  // All outlive it. `group`: the ranks with the same units. `summed`: gradients are to be parts of
+  // the mean over all ranks' targets, else the mean over this rank's own.
+  StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
+                const pipeline::Placement& placement, const Communicator& group, bool summed,
+                const RunnerOptions& options);
+
+  // Called around units from now on; outlives it.
+  void set_hooks(UnitHooks& hooks);
+  void record(Trace& trace) { executor_.record(trace); }
+
+  // What is to be known before backward begins: by how much gradients are scaled. Waits for other
+  // ranks only where gradients are summed.
+  std::vector<StepCounts> count(std::span<const StepBatches> steps);
+  // Those of all ranks, once they are known.
+  const std::vector<StepCounts>& all_counts();
+  // By unit: how often its backward runs in each of a plan's steps.
+  std::vector<int64_t> passes(const pipeline::Plan& plan, int64_t steps = 1) const;
+  const pipeline::Plan& plan(int64_t passes, int64_t steps = 1) {
+    return plans_.training(passes, steps);
+  }
+  // Adds this rank's gradients of one step.
+  void run(const StepBatches& batches, const LossScales& scales);
+  // Those of several steps without a flush; `on_update` is called at the end of each.
+  void run(std::span<const StepBatches> steps, std::span<const StepCounts> counts,
+           const pipeline::Plan& plan, pipeline::WeightVersions& versions,
+           std::function<void(const pipeline::Action&)> on_update);
+  void evaluate(std::span<const MicroBatch> own, int64_t passes);
+
+  // Of the last run: the first unit here whose output is not finite.
+  const std::optional<int>& broken_unit() const { return stage_.broken_unit(); }
+  // What the losses of the run's steps are on all ranks (with an empty `counts`: of what was
+  // evaluated). Each of `more` becomes the sum of all ranks'.
+  std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<double> more);
+
+  std::chrono::nanoseconds waited() const { return executor_.waited(); }
+  int64_t bytes_sent() const { return executor_.bytes_sent(); }
+  const pipeline::Executor& executor() const { return executor_; }
+  const ModelRunner& runner() const { return runner_; }
+  PipelineReport report();
+
+ private:
+  bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
+  bool leads() const { return group_.rank() == 0 && mesh_.place().first_along(kModelAxes); }
+
+  Mesh& mesh_;
+  Model& model_;
+  pipeline::Plans& plans_;
+  const pipeline::Placement& placement_;
+  Communicator group_;
+  bool summed_;
+  std::vector<StepCounts> all_counts_;
+  Work counting_;  // in these
+  ModelRunner runner_;
+  pipeline::Executor executor_;
+  pipeline::ModelStage stage_;
+  size_t micro_batches_ = 0;  // of each of the run's steps
+  UnitHooks* hooks_ = nullptr;
+  std::optional<pipeline::PollingHooks> polling_;  // around them
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,98 @@
+#include "training/engine/updater.h"
+
+#include <cmath>
+#include <utility>
+
+#include "training/optimizers/gradient_norm.h"
+
+namespace tutti::training {
+
+Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model,
+                 const ParameterStorage& storage, Communicator& group,
+                 const UpdaterOptions& options)
+    : optimizer_(std::move(optimizer)), model_(model), storage_(storage), options_(options) {
+  const auto owned = static_cast<size_t>(storage.layout().owned_size);
+  for (size_t i = 0; i < optimizer_->state_names().size(); ++i) {
+    states_.push_back(group.allocate<float>(owned));
+  }
+  if (storage.options().stage > 0) {
+    matrices_.emplace(group, storage.layout(), model.parameters().specs());
+  }
+  if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
+}
+
+double Updater::update(double learning_rate, NormReducer& reducer) {
+  const double norm = gradient_norm(storage_.owned(), reducer) / loss_scale();
+  if (!std::isfinite(norm)) return norm;
+  const double clipped = options_.clip ? clip_factor(norm, *options_.clip) : 1;
+  step(learning_rate, clipped / loss_scale(), reducer);
+  return norm;
+}
+
+ExactSum Updater::update_unseen(double learning_rate, NormReducer& reducer) {
+  ExactSum squares;
+  for (const OwnedPiece& piece : storage_.owned()) {
+    if (!piece.copy) add_squares(piece.gradient, squares);
+  }
+  step(learning_rate, 1, reducer);
+  return squares;
+}
+
+void Updater::step(double learning_rate, double gradient_factor, NormReducer& reducer) {
+  std::vector<std::span<float>> states;
+  for (const Memory<float>& state : states_) {
+    states.emplace_back(state.get(), static_cast<size_t>(storage_.layout().owned_size));
+  }
+  optimizer_->step(storage_.owned(), states,
+                   {.step = ++updates_,
+                    .learning_rate = learning_rate,
+                    .gradient_factor = gradient_factor,
+                    .parameters = model_.parameters().size(),
+                    .units = static_cast<int>(model_.units().size()),
+                    .matrices = matrices_ ? &*matrices_ : nullptr,
+                    .stochastic_rounding = options_.stochastic_rounding,
+                    .seed = options_.seed},
+                   reducer);
+}
+
+bool Updater::adapt_scale(bool overflow) {
+  if (!scaler_ || (overflow && scaler_->exhausted())) return !overflow;
+  scaler_->update(overflow);
+  return true;
+}
+
+std::vector<std::string> Updater::kinds() const {
+  std::vector<std::string> kinds = optimizer_->state_names();
+  for (std::string& kind : kinds) kind.insert(0, "optimizer.");
+  return kinds;
+}
+
+Tensor Updater::state_of(const OwnedPiece& piece, size_t state) const {
+  return tensor_at(states_.at(state).get() + piece.piece.owned_offset, DType::f32, 1,
+                   piece.piece.count);
+}
+
+int64_t Updater::bytes() const {
+  int64_t elements = 0;
+  for (const OwnedPiece& piece : storage_.owned()) elements += piece.piece.count;
+  return elements * static_cast<int64_t>(states_.size() * sizeof(float));
+}
+
+void Updater::visit_state(StateVisitor& visitor) {
+  const std::vector<std::string> kinds = this->kinds();
+  for (size_t state = 0; state < kinds.size(); ++state) {
+    visitor.pieces(kinds[state], [&](const OwnedPiece& piece) { return state_of(piece, state); });
+  }
+  // Without skipped steps, as in a checkpoint that does not say, each made one.
+  visitor.number("updates", updates_, visitor.step());
+  if (!scaler_) return;
+  LossScaler::State scaler = scaler_->state();
+  int64_t overflows_left = scaler.overflows_left;
+  visitor.number("loss_scaler.scale", scaler.scale, scaler.scale);
+  visitor.number("loss_scaler.good_steps", scaler.good_steps, scaler.good_steps);
+  visitor.number("loss_scaler.overflows_left", overflows_left, overflows_left);
+  scaler.overflows_left = static_cast<int>(overflows_left);
+  scaler_->restore(scaler);
+}
+
+}  // namespace tutti::training

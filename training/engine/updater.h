@@ -1,0 +1,74 @@
+// What makes new values of summed gradients: their norm, clipping, the optimizer with its state,
+// the scale of the loss.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/core/model.h"
+#include "training/core/state.h"
+#include "training/optimizers/exact_sum.h"
+#include "training/optimizers/loss_scaler.h"
+#include "training/optimizers/optimizer.h"
+#include "training/parallel/rank_matrices.h"
+#include "training/parallel/storage.h"
+
+namespace tutti::training {
+
+// As in ReplicaOptions.
+struct UpdaterOptions {
+  std::optional<double> clip;
+  std::optional<LossScalerOptions> loss_scaling;
+  bool stochastic_rounding = false;
+  uint64_t seed = 1;
+};
+
+// Of the pieces that one rank owns. Collective where a NormReducer is.
+class Updater {
+ public:
+  // State is for what `storage` owns; the ranks of `group` share that. `model` and `storage`
+  // outlive this.
+  Updater(std::unique_ptr<Optimizer> optimizer, Model& model, const ParameterStorage& storage,
+          Communicator& group, const UpdaterOptions& options);
+
+  // What the next step's loss is multiplied by.
+  double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
+  // Updates once, and returns the norm of the gradients of all that the reducer reaches, unscaled.
+  // One that is not finite: nothing is updated.
+  double update(double learning_rate, NormReducer& reducer);
+  // Updates without asking for a norm. Returns the sum of the squares of this rank's gradients that
+  // count.
+  ExactSum update_unseen(double learning_rate, NormReducer& reducer);
+  // After each step: whether any rank's gradients were not finite. False for an overflow that is
+  // not the loss scale's fault.
+  bool adapt_scale(bool overflow);
+
+  // How many updates were made: steps without those that were skipped.
+  int64_t updates() const { return updates_; }
+  const std::optional<LossScaler>& scaler() const { return scaler_; }
+  // "optimizer.m" ...
+  std::vector<std::string> kinds() const;
+  // Elements of a piece in the state of that number, 1 x count.
+  Tensor state_of(const OwnedPiece& piece, size_t state) const;
+  int64_t bytes() const;
+  void visit_state(StateVisitor& visitor);
+
+ private:
+  void step(double learning_rate, double gradient_factor, NormReducer& reducer);
+
+  std::unique_ptr<Optimizer> optimizer_;
+  Model& model_;
+  const ParameterStorage& storage_;
+  UpdaterOptions options_;
+  std::vector<Memory<float>> states_;
+  std::optional<RankMatrices> matrices_;  // of what is sharded
+  std::optional<LossScaler> scaler_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace tutti::training

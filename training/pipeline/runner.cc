@@ -1,0 +1,226 @@
+#include "training/pipeline/runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "training/kernels/elementwise.h"
+
+namespace tutti::training {
+namespace {
+
+// Puts `tensor` where the arena stood at `mark`, and forgets everything else from there on.
+Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
+  arena.release(mark);
+  const Tensor kept = arena.take(tensor.dtype, tensor.rows, tensor.cols);
+  copy(tensor, kept);
+  return kept;
+}
+
+// The same micro-batch's pass, in other memory.
+Pass in_arena(const Pass& pass, Arena& arena) {
+  Pass other{.arena = arena};
+  other.batch = pass.batch;
+  other.dtype = pass.dtype;
+  other.slot = pass.slot;
+  other.seed = pass.seed;
+  other.training = pass.training;
+  other.mesh = pass.mesh;
+  other.loss_scale = pass.loss_scale;
+  other.sample_scale = pass.sample_scale;
+  return other;
+}
+
+}  // namespace
+
+ModelRunner::Slot& ModelRunner::slot(int index) {
+  const auto at = static_cast<size_t>(index);
+  while (slots_.size() <= at) slots_.emplace_back(options_.backend);
+  return slots_[at];
+}
+
+void ModelRunner::wait_for_units() const {
+  if (options_.backend != nullptr) options_.backend->synchronize();
+}
+
+Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
+                         bool training) {
+  slot.arena.release(0);
+  slot.units = part.units;
+  slot.input = input;
+  slot.outputs.assign(static_cast<size_t>(part.units.end - part.units.begin), {});
+  slot.losses.clear();
+  slot.pass.emplace(Pass{.arena = slot.arena});
+  Pass& pass = *slot.pass;
+  pass.batch = &batch;
+  pass.dtype = options_.dtype;
+  pass.slot = part.slot;
+  pass.seed = options_.seed;
+  pass.training = training;
+  pass.mesh = options_.mesh;
+  pass.cache = options_.cache;
+  return pass;
+}
+
+Tensor ModelRunner::forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input) {
+  const Tensor output = unit(index).forward(pass, input);
+  for (NamedLoss& loss : pass.losses) slot.losses.push_back({index, std::move(loss)});
+  pass.losses.clear();
+  return output;
+}
+
+Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTensor input,
+                            const LossScales& scales, UnitHooks& hooks) {
+  Slot& slot = this->slot(part.slot);
+  Pass& pass = start(slot, part, batch, input, true);
+  pass.loss_scale = scales.target;
+  pass.sample_scale = scales.sample;
+  Tensor output;
+  for (int index = part.units.begin; index < part.units.end; ++index) {
+    hooks.before_forward(index);
+    output = is_checkpointed(index) ? forward_checkpointed(slot, index, input)
+                                    : forward_unit(slot, pass, index, input);
+    hooks.after_forward(index);
+    slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
+    input = output;
+  }
+  wait_for_units();
+  return output;
+}
+
+// All but the output is forgotten, so it needs no room in each slot.
+Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
+  scratch_.release(0);
+  Pass pass = in_arena(*slot.pass, scratch_);
+  const Tensor output = forward_unit(slot, pass, index, input);
+  const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
+  copy(output, kept);
+  return kept;
+}
+
+PassResult ModelRunner::result(int index) {
+  const Slot& slot = this->slot(index);
+  const Loss& loss = slot.pass->loss.get();
+  PassResult result{loss.sum, loss.correct, slot.losses, std::nullopt};
+  const auto broken_loss = std::ranges::find_if(
+      slot.losses, [](const UnitLoss& at) { return !std::isfinite(at.loss.sum.get()); });
+  if (broken_loss != slot.losses.end()) result.broken_unit = broken_loss->unit;
+  const bool has_loss = slot.units.end == unit_count();
+  const bool finite =
+      has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back()).get();
+  if (finite) return result;
+  // Without an earlier one it is the last unit, whose loss it is.
+  size_t broken = 0;
+  while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken]).get()) ++broken;
+  const int unit = slot.units.begin + static_cast<int>(broken);
+  result.broken_unit = std::min(unit, result.broken_unit.value_or(unit));
+  return result;
+}
+
+Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient,
+                                  UnitHooks& hooks) {
+  hooks.before_backward(index);
+  if (is_checkpointed(index)) {
+    const int first = slot.units.begin;
+    const ConstTensor input =
+        index == first ? slot.input : slot.outputs[static_cast<size_t>(index - first) - 1];
+    pass.recomputing = true;
+    unit(index).forward(pass, input);
+    pass.losses.clear();  // they were told before
+    pass.recomputing = false;
+  }
+  const Tensor input_gradient = unit(index).backward(pass, gradient);
+  hooks.after_backward(index);
+  return input_gradient;
+}
+
+Tensor ModelRunner::backward(int index, ConstTensor output_gradient, UnitHooks& hooks) {
+  Slot& slot = this->slot(index);
+  scratch_.release(0);
+  Pass pass = in_arena(*slot.pass, scratch_);
+  ConstTensor gradient = output_gradient;
+  Tensor input_gradient;
+  for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
+    input_gradient = backward_unit(slot, pass, at, gradient, hooks);
+    wait_for_units();
+    hooks.after_weights(at);
+    gradient = input_gradient = move_down(input_gradient, scratch_, 0);
+  }
+  wait_for_units();
+  return input_gradient;
+}
+
+Tensor ModelRunner::backward_input(int index, ConstTensor output_gradient, UnitHooks& hooks) {
+  Slot& slot = this->slot(index);
+  Pass& pass = *slot.pass;
+  pass.split = true;
+  slot.work_ends.assign(slot.outputs.size(), 0);
+  ConstTensor gradient = output_gradient;
+  Tensor input_gradient;
+  for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
+    gradient = input_gradient = backward_unit(slot, pass, at, gradient, hooks);
+    slot.work_ends[static_cast<size_t>(at - slot.units.begin)] = pass.weight_work.size();
+  }
+  wait_for_units();
+  return input_gradient;
+}
+
+void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
+  Slot& slot = this->slot(index);
+  size_t next = 0;
+  for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
+    hooks.before_weights(at);
+    const size_t end = slot.work_ends[static_cast<size_t>(at - slot.units.begin)];
+    for (; next < end; ++next) slot.pass->weight_work[next]();
+    wait_for_units();
+    hooks.after_weights(at);
+  }
+  slot.pass->weight_work.clear();
+}
+
+Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
+                                 UnitHooks& hooks) {
+  Slot& slot = this->slot(part.slot);
+  Pass& pass = start(slot, part, batch, input, false);
+  Tensor values;
+  for (int index = part.units.begin; index < part.units.end; ++index) {
+    hooks.before_forward(index);
+    const Tensor output = forward_unit(slot, pass, index, input);
+    hooks.after_forward(index);
+    input = values = move_down(output, slot.arena, 0);
+  }
+  slot.outputs.back() = values;
+  wait_for_units();
+  return values;
+}
+
+PassResult ModelRunner::train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks) {
+  forward({.units = all()}, batch, {}, scales, hooks);
+  backward(0, {}, hooks);
+  return result(0);
+}
+
+PassResult ModelRunner::evaluate(const MicroBatch& batch, UnitHooks& hooks) {
+  forward_only({.units = all()}, batch, {}, hooks);
+  const Slot& only = slot(0);
+  const Loss& loss = only.pass->loss.get();
+  return {loss.sum, loss.correct, only.losses, std::nullopt};
+}
+
+Tensor ModelRunner::predict(const MicroBatch& batch, UnitHooks& hooks) {
+  return forward_only({.units = all()}, batch, {}, hooks);
+}
+
+std::vector<size_t> ModelRunner::slot_bytes() const {
+  std::vector<size_t> bytes;
+  for (const Slot& slot : slots_) bytes.push_back(slot.arena.high_water());
+  return bytes;
+}
+
+size_t ModelRunner::activation_bytes() const {
+  size_t bytes = scratch_.high_water();
+  for (const Slot& slot : slots_) bytes += slot.arena.high_water();
+  return bytes;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,137 @@
+// Runs micro-batches through a model's units, or through a part of them (a stage of a pipeline),
+// forward and backward, with or without keeping every unit's activations.
+//
+//   forward   unit 0 ... unit n-1     outputs stay in the slot's arena (checkpointed: outputs only)
+//   backward  unit n-1 ... unit 0     (checkpointed: each unit's forward once more)
+//
+// Several micro-batches may be under way, each in a slot of its own.
+//
+// Activation checkpointing: Chen et al.: Training deep nets with sublinear memory cost, 2016.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "training/core/model.h"
+#include "training/core/unit_hooks.h"
+
+namespace tutti::training {
+
+struct RunnerOptions {
+  DType dtype = DType::f32;        // of activations
+  bool checkpoint_units = false;   // keep each unit's output only
+  uint64_t seed = 0;               // of dropout
+  Mesh* mesh = nullptr;            // what passes get; outlives the runner
+  KeyValueCache* cache = nullptr;  // the same
+  // Whose memory activations are in; null: the host's. Parameters and inputs are in the same.
+  const Backend* backend = nullptr;
+};
+
+// Units [begin, end).
+struct UnitRange {
+  int begin = 0;
+  int end = 0;
+  bool operator==(const UnitRange&) const = default;
+};
+
+// What backward starts with (pass.h).
+struct LossScales {
+  double target = 1;
+  double sample = 1;
+};
+
+struct UnitLoss {
+  int unit = 0;
+  NamedLoss loss;
+};
+
+struct PassResult {
+  double loss_sum = 0;           // in nats, over the micro-batch's targets
+  int64_t correct = 0;           // targets that had the largest logit
+  std::vector<UnitLoss> losses;  // that these units have added
+  // The first of these units with a NaN or an infinity in its output, or in a loss of its own.
+  std::optional<int> broken_unit;
+};
+
+class ModelRunner {
+ public:
+  // The model outlives the runner.
+  ModelRunner(Model& model, const RunnerOptions& options)
+      : model_(model), options_(options), scratch_(options.backend) {}
+
+  // --- the whole model, one micro-batch at a time ---
+
+  // Adds d(scaled losses)/dParameter to the gradients. With a loss that is not finite, backward
+  // runs all the same: its gradients tell the other ranks.
+  PassResult train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks);
+  PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
+  // Logits of every position, valid until the next call.
+  Tensor predict(const MicroBatch& batch, UnitHooks& hooks);
+
+  // --- a part of the model ---
+  // A slot's micro-batch goes forward, then backward (at once, or in two parts), then the slot is
+  // free. The micro-batch and the input outlive that.
+
+  struct Part {
+    UnitRange units;
+    int slot = 0;
+  };
+  // The output of the last unit, valid until backward. The first unit ignores `input`.
+  Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
+                 const LossScales& scales, UnitHooks& hooks);
+  // What forward found, for which this waits: better after backward, until the slot's next forward.
+  // A part without the last unit has no loss but those of its units.
+  PassResult result(int slot);
+  // The gradient of the input, valid until the next call; empty for the model's first unit.
+  Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
+  // The same in two parts. The output's gradient outlives the second one, and what backward_input()
+  // returns is valid until then.
+  Tensor backward_input(int slot, ConstTensor output_gradient, UnitHooks& hooks);
+  void backward_weight(int slot, UnitHooks& hooks);
+  // Keeps nothing; the output is valid until the next call with this slot.
+  Tensor forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
+                      UnitHooks& hooks);
+
+  // The most bytes that activations and temporaries took.
+  size_t activation_bytes() const;
+  // Of these, the most that each slot took between forward and backward.
+  std::vector<size_t> slot_bytes() const;
+
+ private:
+  // One micro-batch under way. Its address stays: put-off work refers to the pass.
+  struct Slot {
+    explicit Slot(const Backend* backend) : arena(backend) {}
+    Arena arena;
+    std::optional<Pass> pass;
+    UnitRange units;
+    std::vector<Tensor> outputs;    // by unit of the part
+    std::vector<size_t> work_ends;  // by unit of the part: of its put-off work
+    std::vector<UnitLoss> losses;
+    ConstTensor input;
+  };
+
+  Slot& slot(int index);
+  // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
+  void wait_for_units() const;
+  Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
+              bool training);
+  Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);
+  Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
+  Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);
+  UnitRange all() const { return {0, unit_count()}; }
+  int unit_count() const { return static_cast<int>(model_.units().size()); }
+  Unit& unit(int index) { return *model_.units()[static_cast<size_t>(index)]; }
+  bool is_checkpointed(int index) {
+    return options_.checkpoint_units && index + 1 < unit_count() &&
+           !unit(index).backward_needs_nothing();
+  }
+
+  Model& model_;
+  RunnerOptions options_;
+  Arena scratch_;  // of backwards that are done at once
+  std::deque<Slot> slots_;
+};
+
+}  // namespace tutti::training

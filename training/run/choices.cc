@@ -1,0 +1,48 @@
+// What the options of a run choose.
+#include <algorithm>
+
+#include "base/error.h"
+#include "training/parallel/hooks/half_compression.h"
+#include "training/parallel/hooks/powersgd.h"
+#include "training/run/trainer.h"
+
+namespace tutti::training {
+
+std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
+                                             const Layout& layout) {
+  switch (options.compression) {
+    case Compression::none:
+      return nullptr;
+    case Compression::bf16:
+      return std::make_unique<HalfCompression>(DType::bf16);
+    case Compression::f16:
+      return std::make_unique<HalfCompression>(DType::f16);
+    case Compression::powersgd:
+      return std::make_unique<PowerSgd>(
+          layout, model.parameters().specs(),
+          PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
+  }
+  throw Error(ErrorCode::internal, "unknown compression");
+}
+
+ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
+  options.passes = static_cast<int64_t>(feed.passes());
+  return options;
+}
+
+uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {
+  const std::string& schedule = options.replica.pipeline.schedule;
+  if (pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed) return step;
+  // What is learned of steps is learned at a flush, and their data are in memory until then.
+  constexpr uint64_t kMostSteps = 1024;
+  const uint64_t flush_every =
+      options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);
+  uint64_t last = steps;
+  for (const uint64_t every : {flush_every, options.validate_every, options.checkpoint_every}) {
+    // Steps are counted from 1, so a multiple is the last step of its run.
+    if (every != 0) last = std::min(last, (step + every - 1) / every * every);
+  }
+  return last;
+}
+
+}  // namespace tutti::training

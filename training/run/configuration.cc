@@ -1,0 +1,210 @@
+#include "training/run/configuration.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/reduce_op.h"
+#include "base/text.h"
+#include "training/checkpoint/checksum.h"
+#include "training/core/group.h"
+#include "training/optimizers/registry.h"
+#include "training/run/run_settings.h"
+
+namespace tutti::training {
+namespace {
+
+// The length of the run: more of it is what many are resumed for.
+constexpr const char* kSamples = "samples";
+// With others of these there is nothing to go on from: tensors would not fit, or steps be counted
+// anew.
+constexpr std::array kFixed = {"model", "optimizer", "batch"};
+
+std::string describe(const std::vector<const DataSet*>& data) {
+  std::string text;
+  for (const DataSet* set : data) {
+    char print[32];
+    std::snprintf(print, sizeof print, "%016llx",
+                  static_cast<unsigned long long>(set->fingerprint()));
+    text += cat(text.empty() ? "" : " + ", set->size(), " examples with fingerprint ", print);
+  }
+  return text;
+}
+
+// What only programs in C++ can say, and what follows from how a run was started.
+Json unnamed_settings(const TrainOptions& options) {
+  const ReplicaOptions& replica = options.replica;
+  Json all = {{"bucket-mb", cat(replica.storage.bucket_elements, " elements, the first ",
+                                replica.storage.first_bucket_elements)},
+              {"allow-unused", replica.data_parallel.allow_unused},
+              {"recompute", replica.runner.checkpoint_units ? "full" : "none or selective"},
+              {"resume", !options.resume ? "no"
+                                         : cat("from step ", options.resume_step.value_or(-1),
+                                               options.resume_or_new ? " or anew" : "")},
+              {"overwrite", options.overwrite},
+              {"allow-changed", options.allow_changed},
+              {"synchronizer of its own", static_cast<bool>(replica.synchronizer)},
+              {"stops on request", static_cast<bool>(options.stop_requested)},
+              {"seed of values", cat(replica.seed, " and ", replica.runner.seed)}};
+  if (replica.loss_scaling) {
+    const LossScalerOptions& scaling = *replica.loss_scaling;
+    all["loss scaling"] = {scaling.initial_scale,   scaling.growth,     scaling.backoff,
+                           scaling.growth_interval, scaling.hysteresis, scaling.smallest_scale};
+  }
+  return all;
+}
+
+Json everywhere(const Json& whole, const Json& run, const TrainOptions& options) {
+  Json all = run;
+  TrainOptions copy = options;
+  Schema schema;
+  describe(schema, copy);
+  for (const Field& field : schema.fields()) {
+    const Json* const value = find_member(whole, field.key());
+    if (value != nullptr && field.role() != kOwn) all[field.short_name()] = *value;
+  }
+  const Json more = unnamed_settings(options);
+  for (const auto& [name, value] : more.items()) all[name] = value;
+  all["trace"] = !options.trace.empty();
+  return all;
+}
+
+struct Difference {
+  std::string name;
+  Json before;
+  Json now;
+};
+
+// Settings that only one has follow from others: beta1 from the optimizer.
+std::vector<Difference> differences(const Json& before, const Json& now) {
+  std::vector<Difference> found;
+  for (const auto& [name, value] : before.items()) {
+    const Json* const other = now.find(name);
+    if (other != nullptr && *other != value) found.push_back({name, value, *other});
+  }
+  std::ranges::sort(found, {}, &Difference::name);
+  return found;
+}
+
+// Of each rank that has other settings than the first; some, where there are many.
+std::string describe_ranks(const Communicator& communicator,
+                           const std::vector<std::string>& texts) {
+  constexpr int kMost = 8;
+  const Json first = Json::parse(texts.front());
+  std::string text;
+  int others = 0;
+  for (int rank = 1; rank < static_cast<int>(texts.size()); ++rank) {
+    const Json own = Json::parse(texts[static_cast<size_t>(rank)]);
+    const std::vector<Difference> found = differences(first, own);
+    if (own == first || ++others > kMost) continue;
+    text += cat(text.empty() ? "" : "; ", communicator.describe(rank), " has");
+    const char* comma = " ";
+    for (const Difference& one : found) {
+      text += cat(comma, one.name, ' ', text_of_setting(one.now),
+                  " (rank 0: ", text_of_setting(one.before), ')');
+      comma = ", ";
+    }
+    if (found.empty()) text += " other settings";
+  }
+  if (others > kMost) text += cat("; and so on: ", others, " ranks differ from rank 0");
+  return text;
+}
+
+void check_may_change(const std::string& name, const Json& saved, const Json& now) {
+  const bool fixed = std::ranges::find(kFixed, name) != kFixed.end();
+  if (!fixed && (now.contains(name) || saved.contains(name))) return;
+  std::string names;
+  for (const auto& [known, value] : now.items()) {
+    if (std::ranges::find(kFixed, known) == kFixed.end()) {
+      names += cat(names.empty() ? "" : ", ", known);
+    }
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fixed ? cat("the ", name, " cannot change in a run")
+                    : cat("there is no setting \"", name, "\" of a run"),
+              {.where = "--allow-changed",
+               .remedy = fixed ? "start a new run from the checkpoint's export, with --initial"
+                               : cat("give some of ", names)});
+}
+
+}  // namespace
+
+RunConfiguration configuration_of(const Model& model, const std::vector<const DataSet*>& data,
+                                  const TrainOptions& options) {
+  TrainOptions copy = options;
+  Schema schema;
+  describe(schema, copy);
+  RunConfiguration all{.whole = options.told, .run = {}, .everywhere = {}};
+  for (const Field& field : schema.fields()) {
+    if (field.role() != kOnce) set_member(all.whole, field.key(), field.get());
+  }
+  all.whole["model"] = model.configuration();
+  const Json optimizer = optimizer_kind_of(options.optimizer).complete(options.optimizer);
+  for (const auto& [name, value] : optimizer.items()) all.whole["optimizer"][name] = value;
+  all.whole["data"]["fingerprint"] = describe(data);
+  all.run = settings_in(all.whole);
+  all.everywhere = everywhere(all.whole, all.run, options);
+  return all;
+}
+
+uint64_t hash_of(const std::string& text) {
+  return std::strtoull(checksum_of(std::as_bytes(std::span(text))).c_str(), nullptr, 16);
+}
+
+void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration) {
+  const std::string own = configuration.everywhere.dump();
+  const uint64_t hash = hash_of(own);
+  // The maximum of the complements is the complement of the minimum.
+  std::array<uint64_t, 2> bounds = {hash, ~hash};
+  communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
+  if (bounds[0] == ~bounds[1]) return;
+  const std::vector<std::string> texts = gather_texts(communicator, own);
+  const std::string who = text_of_first(
+      communicator, communicator.rank() == 0 ? describe_ranks(communicator, texts) : "");
+  throw_on_all(communicator, Error(ErrorCode::mismatch, "the ranks do not train the same model",
+                                   {.where = who,
+                                    .cause = "their data or training options differ",
+                                    .remedy = "give every rank the same files and the same "
+                                              "options"}));
+}
+
+std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
+                                       const std::vector<std::string>& allowed,
+                                       const std::string& where) {
+  const Json before = settings_in(saved);
+  std::vector<std::string> may_change;
+  for (const std::string& name : allowed) {
+    may_change.push_back(short_name_of(name));
+    check_may_change(may_change.back(), before, now.run);
+  }
+  std::vector<std::string> passed;
+  std::string refused;
+  std::string names;
+  bool fixed = false;
+  for (const Difference& one : differences(before, now.run)) {
+    const std::string text = cat(one.name, ": ", text_of_setting(one.before),
+                                 " in the checkpoint, ", text_of_setting(one.now), " now");
+    if (one.name == kSamples || std::ranges::find(may_change, one.name) != may_change.end()) {
+      passed.push_back(text);
+      continue;
+    }
+    refused += cat(refused.empty() ? "" : "; ", text);
+    names += cat(names.empty() ? "" : ",", one.name);
+    fixed = fixed || std::ranges::find(kFixed, one.name) != kFixed.end();
+  }
+  if (refused.empty()) return passed;
+  throw Error(
+      ErrorCode::invalid_argument, cat("this would not be the run that was saved: ", refused),
+      {.where = where,
+       .remedy =
+           cat("give the options with which it was trained",
+               fixed ? ", or start a new run in another directory"
+                     : cat(", or say that they change on purpose: --allow-changed ", names))});
+}
+
+}  // namespace tutti::training

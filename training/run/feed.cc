@@ -1,0 +1,131 @@
+#include "training/run/feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr int kFewestStepsAhead = 2;
+
+std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
+                                const std::vector<double>& weights) {
+  if (!weights.empty() && weights.size() != sets.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(sets.size(), " data sets were given, but ", weights.size(), " weights"),
+                {.remedy = "give a weight for each data set, or none"});
+  }
+  std::vector<SampledSet> result;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const uint64_t size = sets[i]->size();
+    result.push_back({size, weights.empty() ? static_cast<double>(size) : weights[i]});
+  }
+  return result;
+}
+
+// Of a step's micro-batches the rank's; one of weight 0 where it has none.
+template <typename Fill>
+std::vector<Batch> own_batches(uint64_t count, uint64_t rank, uint64_t ranks, const Fill& fill) {
+  const Range own = even_part(count, rank, ranks);
+  std::vector<Batch> batches;
+  for (uint64_t index = own.begin; index < own.end; ++index) fill(index, batches.emplace_back());
+  if (own.size() > 0 || count == 0) return batches;
+  fill(count - 1, batches.emplace_back());
+  batches.back().weight = 0;
+  return batches;
+}
+
+uint64_t divide_up(uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; }
+
+}  // namespace
+
+Range even_part(uint64_t count, uint64_t part, uint64_t parts) {
+  const uint64_t each = count / parts;
+  const uint64_t left_over = count % parts;
+  const uint64_t begin = part * each + std::min(part, left_over);
+  return {begin, begin + each + (part < left_over ? 1 : 0)};
+}
+
+Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
+    : sets_(std::move(sets)),
+      options_(options),
+      sampler_(sampled(sets_, options.weights), options.seed) {
+  if (options.batch >= 1 && options.micro_batch >= 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("steps of ", options.batch, " samples in micro-batches of ", options.micro_batch,
+                  " make no sense"),
+              {.remedy = "give at least 1 of each"});
+}
+
+uint64_t Feed::steps() const { return divide_up(options_.samples, options_.batch); }
+
+uint64_t Feed::passes() const {
+  return divide_up(divide_up(std::min(options_.batch, options_.samples), options_.micro_batch),
+                   static_cast<uint64_t>(options_.ranks));
+}
+
+std::vector<double> Feed::epochs(uint64_t steps) const {
+  const std::vector<uint64_t> taken =
+      sampler_.taken(std::min(steps * options_.batch, options_.samples));
+  std::vector<double> epochs;
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    epochs.push_back(static_cast<double>(taken[i]) / static_cast<double>(sets_[i]->size()));
+  }
+  return epochs;
+}
+
+std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
+  return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
+                                            steps(), options_.workers,
+                                            std::max(options_.workers, kFewestStepsAhead));
+}
+
+StepFeed Feed::make(uint64_t step) const {
+  const Range samples{step * options_.batch,
+                      std::min((step + 1) * options_.batch, options_.samples)};
+  const uint64_t count = divide_up(samples.size(), options_.micro_batch);
+  const auto ranks = static_cast<uint64_t>(options_.ranks);
+  const auto fill = [&](uint64_t micro_batch, Batch& batch) {
+    batch.first_sample = samples.begin + micro_batch * options_.micro_batch;
+    const uint64_t end = std::min(batch.first_sample + options_.micro_batch, samples.end);
+    for (uint64_t index = batch.first_sample; index < end; ++index) {
+      const Sample sample = sampler_.sample(index);
+      sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
+    }
+  };
+  return {.own = own_batches(count, static_cast<uint64_t>(options_.rank), ranks, fill),
+          .passes = divide_up(count, ranks),
+          .samples = samples.size()};
+}
+
+StepFeed Feed::validation(uint64_t max_samples) const {
+  // (data set, example), every data set by its size.
+  std::vector<std::pair<size_t, uint64_t>> chosen;
+  uint64_t all = 0;
+  for (const DataSet* set : sets_) all += set->validation_size();
+  const uint64_t wanted = std::min(all, max_samples);
+  for (size_t set = 0; set < sets_.size(); ++set) {
+    const uint64_t size = sets_[set]->validation_size();
+    const uint64_t share = all == wanted ? size : std::max<uint64_t>(1, wanted * size / all);
+    for (uint64_t i = 0; i < std::min(share, size); ++i) {
+      chosen.emplace_back(set, i * size / std::min(share, size));
+    }
+  }
+  const uint64_t count = divide_up(chosen.size(), options_.micro_batch);
+  const auto ranks = static_cast<uint64_t>(options_.ranks);
+  const auto fill = [&](uint64_t micro_batch, Batch& batch) {
+    const uint64_t first = micro_batch * options_.micro_batch;
+    const uint64_t end = std::min<uint64_t>(first + options_.micro_batch, chosen.size());
+    for (uint64_t i = first; i < end; ++i) {
+      sets_[chosen[i].first]->add_validation(chosen[i].second, batch);
+    }
+  };
+  return {.own = own_batches(count, static_cast<uint64_t>(options_.rank), ranks, fill),
+          .passes = divide_up(count, ranks),
+          .samples = chosen.size()};
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,251 @@
+// The table of a run's settings: names, meanings, limits, and which value each is.
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parse_number.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "training/run/configuration.h"
+
+namespace tutti::training {
+namespace {
+
+// --- The settings that are not single values ---
+
+void describe_precision(Schema& schema, TrainOptions& options) {
+  ReplicaOptions& replica = options.replica;
+  schema.add("training.precision", replica.storage.dtype,
+             {{"f32", DType::f32},
+              {"float32", DType::f32},
+              {"fp32", DType::f32},
+              {"bf16", DType::bf16},
+              {"bfloat16", DType::bf16},
+              {"f16", DType::f16},
+              {"fp16", DType::f16},
+              {"float16", DType::f16}},
+             "type of parameters, activations and gradients; the optimizer works on fp32 masters");
+  const auto get = [&replica]() -> Json {
+    if (replica.storage.dtype != DType::f16) return "dynamic";
+    if (!replica.loss_scaling) return "none";
+    const double scale = replica.loss_scaling->initial_scale;
+    return scale == LossScalerOptions().initial_scale ? "dynamic" : Json(scale).dump();
+  };
+  const auto set = [&replica](const Json& value) {
+    const std::string text = value;
+    replica.loss_scaling.reset();
+    if (text == "none") return;
+    replica.loss_scaling.emplace();
+    if (text == "dynamic") return;
+    char* end = nullptr;
+    const double scale = std::strtod(text.c_str(), &end);
+    replica.loss_scaling->initial_scale = scale;
+    if (*end == 0 && scale >= 1 && std::isfinite(scale)) return;
+    throw Error(
+        ErrorCode::invalid_argument, cat("the loss scale cannot be ", text),
+        {.where = "--loss-scale", .remedy = "give dynamic, none or a number of at least 1"});
+  };
+  schema
+      .add("training.loss_scale", Field::Type::text, get, set,
+           "fp16 loss scale: dynamic, none, or an initial value")
+      .show_default();
+  schema.add("training.stochastic_rounding", replica.stochastic_rounding,
+             "bf16 without fp32 masters: update the parameters themselves, rounded up or down by "
+             "chance");
+}
+
+void describe_clip(Schema& schema, TrainOptions& options) {
+  std::optional<double>& clip = options.replica.clip;
+  schema.add(
+      "training.clip", Field::Type::number, [&clip]() -> Json { return clip.value_or(0); },
+      [&clip](const Json& value) {
+        clip.reset();
+        if (value > 0) clip = value.get<double>();
+      },
+      "the largest norm of all gradients together (default: as suits the model: gpt2, llama 1; 0: "
+      "none)");
+}
+
+void describe_cut(Schema& schema, TrainOptions& options) {
+  const auto get = [&options]() -> Json {
+    const std::vector<int>& cut = options.replica.pipeline.cut;
+    std::string units;
+    for (const int first : cut) units += cat(units.empty() ? "" : ",", first);
+    return options.measure_cut ? "measured" : cut.empty() ? "estimated" : units;
+  };
+  const auto set = [&options](const Json& value) {
+    const std::string text = value;
+    std::vector<int>& cut = options.replica.pipeline.cut;
+    cut.clear();
+    options.measure_cut = text == "measured";
+    if (options.measure_cut || text == "estimated") return;
+    for (const std::string& unit : split(text, ',')) {
+      if (const auto first = parse_number<int>(unit)) {
+        cut.push_back(*first);
+        continue;
+      }
+      throw Error(ErrorCode::invalid_argument, cat("a model cannot be cut at ", in_quotes(text)),
+                  {.where = "--cut",
+                   .remedy = "give estimated, measured, or the first unit of each chunk: 0,3,5"});
+    }
+  };
+  schema
+      .add("parallel.cut", Field::Type::text, get, set,
+           "where the model is cut: the first unit of each chunk (0,3,5), or balanced by costs "
+           "that are estimated, or measured at the start")
+      .value_name("WHERE")
+      .show_default();
+}
+
+// --- Groups of them ---
+
+constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
+
+void describe_training(Schema& schema, TrainOptions& options) {
+  schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
+      .flag("--data-weights");
+  schema.add("data.document_mask", options.document_mask,
+             "gpt2: do not attend across document boundaries");
+  schema.add("data.workers", options.workers, "threads of each rank that read data ahead")
+      .role(kOwn)
+      .show_default();
+  schema
+      .add("training.batch", options.batch,
+           "samples per step over all ranks (default: 1536; gpt2, llama: 32; resnet: 128)")
+      .between(0, kMostOfAnything);
+  schema
+      .add("training.micro_batch", options.micro_batch,
+           "samples of one forward and backward pass (default: 32; gpt2, llama: 8; resnet: 64)")
+      .between(0, kMostOfAnything);
+  schema.add("training.samples", options.samples, "of the whole run; follows from its steps")
+      .flag("");
+  schema.add("training.seed", options.seed, "seed of initial values, sample order and dropout")
+      .show_default();
+  describe_clip(schema, options);
+  schema
+      .add("training.average_every", options.replica.average_every,
+           "steps that each rank takes by its own gradients before all ranks average their "
+           "parameters (local SGD); 0: gradients are summed in each step")
+      .between(0, kMostOfAnything)
+      .show_default();
+  describe_precision(schema, options);
+  schema.add("training.compression", options.compression,
+             {{"none", Compression::none},
+              {"bf16", Compression::bf16},
+              {"fp16", Compression::f16},
+              {"powersgd", Compression::powersgd}},
+             "gradient compression (ZeRO stage 0)");
+  schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")
+      .show_default();
+}
+
+void describe_schedule(Schema& schema, TrainOptions& options) {
+  using Decay = LearningRateSchedule::Decay;
+  LearningRateSchedule& schedule = options.schedule;
+  schema.add("optimizer.lr", schedule.peak, "peak learning rate (default: as suits the model)");
+  schema.add("optimizer.lr_schedule", schedule.decay,
+             {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}},
+             "decay of the learning rate after warm-up: cosine, linear or constant");
+  schema.add("optimizer.warmup", schedule.warmup_steps, "steps of linear warm-up")
+      .between(0, kMostOfAnything)
+      .show_default();
+  schema
+      .add("optimizer.final_fraction", schedule.final_fraction,
+           "learning rate of the last step, as a fraction of --lr")
+      .show_default();
+}
+
+void describe_layout(Schema& schema, TrainOptions& options) {
+  ReplicaOptions& replica = options.replica;
+  schema
+      .add("parallel.schedule", replica.pipeline.schedule,
+           "pipeline schedule: see `tutti pipeline --list`")
+      .value_name("NAME")
+      .show_default();
+  schema
+      .add("parallel.virtual", replica.pipeline.virtual_stages,
+           "chunks of the model on each rank (default: interleaved 2)")
+      .between(1, 1024);
+  schema
+      .add("parallel.flush_every", options.flush_every,
+           "pipedream and pipedream-2bw: steps between pipeline flushes (losses are reported at a "
+           "flush); 0: at checkpoints and validation, and after 1024 steps")
+      .between(0, 1024)
+      .show_default();
+  describe_cut(schema, options);
+  schema
+      .add("parallel.zero", replica.storage.stage,
+           "ZeRO stage: 0 keeps everything on every rank; 1 cuts optimizer state into shards, 2 "
+           "gradients too, 3 parameters too")
+      .between(0, 3)
+      .show_default();
+  schema
+      .add("parallel.overlap", replica.data_parallel.overlap,
+           "do not overlap gradient all-reduce with backward")
+      .flag("--no-overlap", false);
+}
+
+void describe_output(Schema& schema, TrainOptions& options) {
+  schema
+      .add("output.trace", options.trace,
+           "write what each rank did when, for Perfetto or chrome://tracing")
+      .value_name("FILE");
+  schema.add("output.validate_every", options.validate_every, "steps (default: at the end)")
+      .between(0, kMostOfAnything);
+  schema
+      .add("output.validation_samples", options.validation_samples,
+           "to validate on (default: 65536 predictions)")
+      .between(0, kMostOfAnything);
+  schema.add("checkpoint.directory", options.checkpoint, "save at the end, in this directory")
+      .flag("--checkpoint")
+      .value_name("DIR");
+  schema.add("checkpoint.every", options.checkpoint_every, "save every so many steps")
+      .flag("--checkpoint-every")
+      .between(0, kMostOfAnything);
+  schema.add("checkpoint.keep", options.keep, "checkpoints to keep; 0: all")
+      .between(0, kMostOfAnything)
+      .show_default();
+  schema
+      .add("checkpoint.async", options.async_checkpoint,
+           "go on training while checkpoints are written, from a copy in memory")
+      .flag("--async-checkpoint");
+  schema
+      .add("checkpoint.keep_best", options.keep_best,
+           "also save the step with the lowest validation loss, as DIR/best")
+      .flag("--keep-best");
+  schema
+      .add("checkpoint.initial", options.initial,
+           "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
+      .value_name("FILE.safetensors");
+  schema
+      .add("checkpoint.allow_changed", options.allow_changed,
+           "settings in which the resumed run may differ from the one that was saved: lr,clip")
+      .value_name("NAMES")
+      .by_commas()
+      .role(kOnce);
+  schema
+      .add("checkpoint.overwrite", options.overwrite,
+           "start a new run in a directory that has one, which is removed when the new one has "
+           "saved its first step")
+      .role(kOnce);
+}
+
+}  // namespace
+
+void describe(Schema& schema, TrainOptions& options) {
+  describe_training(schema, options);
+  describe_schedule(schema, options);
+  describe_layout(schema, options);
+  describe_output(schema, options);
+  for (Field& field : schema.fields()) {
+    const bool layout = !field.key().starts_with("data.") &&
+                        !field.key().starts_with("training.") &&
+                        !field.key().starts_with("optimizer.");
+    if (layout && field.role().empty()) field.role(kLayout);
+  }
+}
+
+}  // namespace tutti::training

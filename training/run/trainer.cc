@@ -1,0 +1,411 @@
+#include "training/run/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "base/text.h"
+#include "training/checkpoint/run_directory.h"
+#include "training/optimizers/noise_scale.h"
+#include "training/run/configuration.h"
+#include "training/run/measured_cut.h"
+#include "training/run/run_origin.h"
+#include "training/run/run_saver.h"
+#include "training/run/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTimeToAskAll{1};
+constexpr const char* kRate = "lr";            // in the state: the last step's
+constexpr const char* kNoise = "noise_scale";  // in the state: NoiseScale::Averages
+
+double seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+std::vector<MicroBatch> views(const StepFeed& feed) {
+  std::vector<MicroBatch> views;
+  for (const Batch& batch : feed.own) views.push_back(batch.view());
+  return views;
+}
+
+// Whether it is a language model that learns from it.
+bool has_tokens(const DataSet& data) {
+  Batch batch;
+  data.add(0, 0, batch);
+  return !batch.tokens.empty();
+}
+
+std::string name_of_steps(uint64_t first, uint64_t last) {
+  return first == last ? cat("step ", first) : cat("steps ", first, " to ", last);
+}
+
+}  // namespace
+
+class Trainer::Loop {
+ public:
+  Loop(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+       const TrainOptions& options, RunConfiguration configuration)
+      : model_(model),
+        options_(options),
+        configuration_(std::move(configuration)),
+        world_(mesh.world()),
+        origin_(world_, options_, configuration_),
+        feed_(data, {.batch = options.batch,
+                     .micro_batch = options.micro_batch,
+                     .samples = options.samples,
+                     .seed = options.seed,
+                     .rank = mesh.place(Axis::data),
+                     .ranks = mesh.size(Axis::data),
+                     .workers = options.workers,
+                     .weights = options.data_weights}),
+        replica_(mesh, model, make_optimizer(options.optimizer),
+                 replica_options(options.replica, feed_),
+                 [&](const Layout& layout) { return make_hook(options, model, layout); }),
+        of_tokens_(has_tokens(*data.front())) {
+    if (!options.trace.empty()) replica_.record(trace_);
+    options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
+    const RunOrigin::Begun begun = origin_.load(replica_, model, feed_.steps());
+    resumed_at_ = done_ = told_ = begun.done;
+    go_on_from(begun.state);
+    options_.kept.reset();
+    if (!options.checkpoint.empty()) saver_.emplace(replica_, model, saver_options());
+    feeds_ = feed_.steps_from(done_);
+    report_.steps = feed_.steps();
+  }
+  // A run that fails leaves what each rank has traced so far.
+  ~Loop() {
+    if (!finished_ && !options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  std::optional<StepReport> next();
+  Evaluation validate();
+  void save();
+  TrainResult finish();
+
+  uint64_t steps() const { return feed_.steps(); }
+  uint64_t step() const { return told_; }
+  int saves() const { return saver_ ? saver_->saves() : 0; }
+  Replica& replica() { return replica_; }
+
+ private:
+  RunSaverOptions saver_options();
+  void save_done(const Evaluation* validation = nullptr);
+  void save_if_best(const Evaluation& validation);
+  Json state() const;
+  void go_on_from(const Json& state);
+  void tell_of_jump(double last_rate) const;
+  void keep_in_memory(uint64_t every);
+  struct StepsDone {
+    std::vector<StepResult> results;
+    uint64_t samples = 0;
+  };
+  StepsDone run_steps(uint64_t first, uint64_t last);
+  void run_to_flush();
+  void observe_noise(uint64_t samples);
+  bool due(uint64_t every, uint64_t step) const {
+    return every != 0 && step % every == 0 && step < feed_.steps();
+  }
+  int agreed_stop(uint64_t step);
+  MemoryReport memory() const;
+  Trace* tracing() { return options_.trace.empty() ? nullptr : &trace_; }
+
+  Model& model_;
+  TrainOptions options_;
+  RunConfiguration configuration_;
+  Communicator world_;
+  RunOrigin origin_;
+  Feed feed_;
+  Trace trace_;
+  Replica replica_;
+  bool of_tokens_;
+  std::optional<RunSaver> saver_;  // where there is a directory
+
+  std::unique_ptr<Loader<StepFeed>> feeds_;
+  uint64_t resumed_at_ = 0;
+  uint64_t done_ = 0;             // steps, up to the last flush
+  uint64_t told_ = 0;             // of these
+  std::optional<uint64_t> kept_;  // the last one whose state the ranks have in memory
+  int stopped_by_ = 0;
+  std::optional<Clock::time_point> asked_;  // when this rank was seen to be asked to stop
+  bool finished_ = false;
+  std::vector<StepResult> results_;  // of the steps up to done_
+  StepReport report_;                // of the last one that was told
+  NoiseScale noise_scale_;
+  uint64_t samples_ = 0;  // since training began here, as are the times
+  std::chrono::nanoseconds waited_{0};
+};
+
+Evaluation Trainer::Loop::validate() {
+  const StepFeed feed = feed_.validation(options_.validation_samples);
+  const TraceSpan span(tracing(), "validation", TraceCategory::step);
+  Evaluation evaluation = replica_.evaluate(views(feed), static_cast<int64_t>(feed.passes));
+  evaluation.of_tokens = of_tokens_;
+  return evaluation;
+}
+
+void Trainer::Loop::save() {
+  if (options_.checkpoint.empty()) {
+    throw Error(ErrorCode::invalid_argument, "the run has no directory to be saved in",
+                {.remedy = "give it one: --checkpoint DIR"});
+  }
+  if (told_ != done_) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("step ", told_, " cannot be saved: the pipeline runs on until step ", done_),
+                {.remedy = "save after that step, or give --checkpoint-every"});
+  }
+  if (saver_->saved() < done_) save_done();
+  saver_->finish();
+}
+
+RunSaverOptions Trainer::Loop::saver_options() {
+  return {.directory = origin_.directory(),
+          .configuration = configuration_.whole,
+          .keep = options_.keep,
+          .in_background = options_.async_checkpoint,
+          .saved = done_};
+}
+
+// What the trainer itself must know to go on.
+Json Trainer::Loop::state() const {
+  const NoiseScale::Averages noise = noise_scale_.averages();
+  return {{"samples", std::min(done_ * options_.batch, options_.samples)},
+          {"batch", options_.batch},
+          {"seed", options_.seed},
+          {kRate, done_ == 0 ? 0 : options_.schedule.at(static_cast<int64_t>(done_))},
+          {kNoise, {noise.gradient_square, noise.noise, noise.weight}}};
+}
+
+// More steps than the run had make another schedule.
+void Trainer::Loop::tell_of_jump(double last_rate) const {
+  const auto step = static_cast<int64_t>(done_);
+  if (last_rate <= 0 || world_.rank() != 0 || done_ == feed_.steps()) return;
+  const double same_step = options_.schedule.at(step);
+  if (std::abs(same_step - last_rate) < 0.1 * last_rate) return;
+  log(LogLevel::warning, cat("the learning rate jumps from ", last_rate, " in step ", step, " to ",
+                             options_.schedule.at(step + 1), " in step ", step + 1,
+                             ": its schedule is another one than before"));
+}
+
+void Trainer::Loop::go_on_from(const Json& state) {
+  tell_of_jump(state.value(kRate, 0.0));
+  if (!state.contains(kNoise)) return;
+  const Json& noise = state.at(kNoise);
+  noise_scale_.go_on_from({noise.at(0), noise.at(1), noise.at(2)});
+}
+
+// At the beginning too: from then on a death does not end the run.
+void Trainer::Loop::keep_in_memory(uint64_t every) {
+  if (!options_.copies || (kept_ && done_ < *kept_ + every)) return;
+  const TraceSpan span(tracing(), "copies in memory", TraceCategory::step);
+  const SnapshotParts parts =
+      parts_of(replica_, model_,
+               {.step = static_cast<int64_t>(done_), .configuration = {}, .state = state()});
+  options_.copies->keep(world_, parts.request.step, parts.request.state, parts.pieces);
+  kept_ = done_;
+}
+
+// With the loss of that step, where it is known.
+void Trainer::Loop::save_done(const Evaluation* validation) {
+  const TraceSpan span(tracing(), "checkpoint", TraceCategory::step);
+  Json state = this->state();
+  if (validation != nullptr) state[kValidationLoss] = validation->loss;
+  saver_->save(done_, std::move(state), validation != nullptr);
+}
+
+void Trainer::Loop::save_if_best(const Evaluation& validation) {
+  if (options_.keep_best && saver_ && saver_->improves(validation.loss)) save_done(&validation);
+}
+
+// Steps [first, last], counted from 1, without a flush in between.
+Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last) {
+  StepsDone done;
+  std::vector<StepFeed> taken;
+  std::vector<std::vector<MicroBatch>> own;
+  std::vector<StepBatches> batches;
+  std::vector<double> rates;
+  for (uint64_t step = first; step <= last; ++step) {
+    taken.push_back(feeds_->next().value());
+    const StepFeed& feed = taken.back();
+    own.push_back(views(feed));
+    batches.push_back({.own = own.back(), .passes = static_cast<int64_t>(feed.passes)});
+    if (options_.stop_requested) {
+      batches.back().sign = [this] { return options_.stop_requested() != 0; };
+    }
+    rates.push_back(options_.schedule.at(static_cast<int64_t>(step)));
+    done.samples += feed.samples;
+  }
+  done.results = replica_.run(batches, static_cast<int64_t>(first), rates);
+  return done;
+}
+
+// What any rank was asked, the same everywhere: ranks stop after the same step.
+int Trainer::Loop::agreed_stop(uint64_t step) {
+  if (!options_.stop_requested) return 0;
+  // A step has told whether any rank was asked when its gradients were there.
+  if (world_.size() > 1 && !results_.empty() && results_.back().signs == 0) return 0;
+  const auto largest = [&](int value) {
+    return replica_.largest_on_any_rank(value, static_cast<int64_t>(step));
+  };
+  const int own = options_.stop_requested();
+  const int any = largest(own);
+  if (any == 0 || !options_.copies) return any;
+  const bool all = largest(own == 0 ? 1 : 0) == 0;
+  if (all) return any;
+  if (own != 0 && !asked_) asked_ = Clock::now();
+  // Others may be about to be asked, too.
+  const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
+  const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
+  if (leaver < 0) return 0;
+  keep_in_memory(1);
+  throw Departure(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any),
+                  leaves ? own : 0);
+}
+
+MemoryReport Trainer::Loop::memory() const {
+  MemoryReport memory = replica_.memory();
+  if (saver_) memory.copies = saver_->copies();
+  if (options_.copies) memory.copies += options_.copies->bytes();
+  return memory;
+}
+
+// Of a step whose gradients were measured, unless it was skipped or is a smaller one.
+void Trainer::Loop::observe_noise(uint64_t samples) {
+  const StepResult& result = results_.back();
+  if (result.micro_batch_square == 0 || result.skipped || samples != options_.batch) return;
+  if (options_.micro_batch >= options_.batch) return;
+  noise_scale_.add(result.micro_batch_square, static_cast<double>(options_.micro_batch),
+                   result.gradient_norm * result.gradient_norm,
+                   static_cast<double>(options_.batch));
+  report_.noise_scale = noise_scale_.value();
+}
+
+void Trainer::Loop::run_to_flush() {
+  const Clock::time_point before = Clock::now();
+  const auto waited_before = replica_.waited();
+  const double bytes_before = replica_.bytes_sent();
+  const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
+  const TraceSpan span(tracing(), name_of_steps(done_ + 1, last), TraceCategory::step);
+  StepsDone done = run_steps(done_ + 1, last);
+  const std::chrono::nanoseconds taken = Clock::now() - before;
+  samples_ += done.samples;
+  waited_ += replica_.waited() - waited_before;
+  report_.elapsed += taken;
+  report_.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - done_);
+  report_.memory = memory();
+  report_.samples_per_second = static_cast<double>(samples_) / seconds(report_.elapsed);
+  report_.step_samples_per_second = static_cast<double>(done.samples) / seconds(taken);
+  report_.flops_per_second = report_.samples_per_second * model_.flops_per_sample();
+  report_.waiting_share = seconds(waited_) / seconds(report_.elapsed);
+  results_ = std::move(done.results);
+  done_ = last;
+  observe_noise(done.samples);
+}
+
+std::optional<StepReport> Trainer::Loop::next() {
+  if (told_ == done_) {
+    if (saver_) saver_->poll();
+    if (due(options_.checkpoint_every, done_) && saver_->saved() < done_) save_done();
+    if (done_ == feed_.steps()) return std::nullopt;
+    stopped_by_ = agreed_stop(done_);
+    if (stopped_by_ != 0) return std::nullopt;
+    keep_in_memory(options_.copy_every);
+    run_to_flush();
+  }
+  report_.result = results_[results_.size() - (done_ - told_)];
+  report_.step = ++told_;
+  report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
+  report_.epochs = feed_.epochs(told_);
+  report_.validation.reset();
+  if (due(options_.validate_every, told_)) {
+    report_.validation = validate();
+    save_if_best(*report_.validation);
+  }
+  return report_;
+}
+
+TrainResult Trainer::Loop::finish() {
+  TrainResult result{.resumed_at = resumed_at_, .step = done_, .stopped_by = stopped_by_};
+  if (const RunDirectory* directory = origin_.directory()) result.run = directory->run();
+  result.epochs = feed_.epochs(done_);
+  result.samples_per_second = report_.samples_per_second;
+  result.waiting_share = report_.waiting_share;
+  const bool ended = done_ == feed_.steps();
+  if (ended && options_.keep_best) {
+    result.validation = validate();
+    save_if_best(result.validation);
+  }
+  if (saver_) {
+    if (saver_->saved() < done_) save_done();
+    saver_->finish();
+    result.checkpoints = saver_->saves();
+    result.checkpoint_seconds = seconds(saver_->lost());
+  }
+  if (ended && !options_.keep_best) result.validation = validate();
+  if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
+  result.memory = memory();
+  result.process_bytes = proportional_set_size();
+  result.pipeline = replica_.report_pipeline();
+  finished_ = true;
+  return result;
+}
+
+namespace {
+
+void check_saving(const TrainOptions& options) {
+  const char* const said = options.checkpoint_every > 0 ? "checkpoint_every"
+                           : options.keep_best          ? "keep_best"
+                           : options.async_checkpoint   ? "async_checkpoint"
+                                                        : nullptr;
+  if (said == nullptr || !options.checkpoint.empty()) return;
+  throw Error(ErrorCode::invalid_argument, cat(said, " has no effect without a directory"),
+              {.where = "TrainOptions", .remedy = "name one in `checkpoint`"});
+}
+
+}  // namespace
+
+Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+                 const TrainOptions& options) {
+  Communicator world = mesh.world();
+  check_saving(options);
+  RunConfiguration configuration = configuration_of(model, data, options);
+  check_same_everywhere(world, configuration);
+  TrainOptions settled = options;
+  if (options.measure_cut) {
+    const auto& [schedule, virtual_stages, cut] = options.replica.pipeline;
+    const int chunks =
+        pipeline::Plans(schedule, mesh.size(Axis::pipeline), virtual_stages).chunks();
+    settled.replica.pipeline.cut = measured_cut(world, model, data, options, chunks);
+  }
+  loop_ = std::make_unique<Loop>(mesh, model, data, settled, std::move(configuration));
+}
+
+Trainer::~Trainer() = default;
+
+std::optional<StepReport> Trainer::next() { return loop_->next(); }
+Evaluation Trainer::validate() { return loop_->validate(); }
+void Trainer::save() { loop_->save(); }
+TrainResult Trainer::finish() { return loop_->finish(); }
+uint64_t Trainer::steps() const { return loop_->steps(); }
+uint64_t Trainer::step() const { return loop_->step(); }
+int Trainer::saves() const { return loop_->saves(); }
+Replica& Trainer::replica() { return loop_->replica(); }
+
+TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+                  const TrainOptions& options,
+                  const std::function<void(const StepReport&)>& on_step) {
+  Trainer trainer(mesh, model, data, options);
+  while (const std::optional<StepReport> report = trainer.next()) on_step(*report);
+  return trainer.finish();
+}
+
+}  // namespace tutti::training

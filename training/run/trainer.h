@@ -1,0 +1,189 @@
+// The loop: from data to a trained model, with progress, validation, checkpoints and a trace.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/checkpoint/writer.h"
+#include "training/data/data_set.h"
+#include "training/engine/replica.h"
+#include "training/optimizers/registry.h"
+#include "training/optimizers/schedule.h"
+#include "training/run/feed.h"
+#include "training/survival/memory_copies.h"
+
+namespace tutti::training {
+
+enum class Compression { none, bf16, f16, powersgd };
+
+struct TrainOptions {
+  // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.
+  uint64_t samples = 0;
+  uint64_t batch = 32;
+  uint64_t micro_batch = 8;
+  uint64_t seed = 1;
+  int workers = 1;
+  std::vector<double> data_weights;
+  bool document_mask = false;  // as the data sets have it: the run's configuration tells it
+
+  Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
+  LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
+
+  ReplicaOptions replica;    // its passes follow from the batch
+  bool measure_cut = false;  // of the pipeline: by timing the model's units first
+  Compression compression = Compression::none;
+  int compression_rank = 4;  // of PowerSGD
+
+  // Steps between flushes, with a schedule that is not flushed at each step; before validation and
+  // checkpoints it is as well, and after 1024 steps. 0: then only.
+  uint64_t flush_every = 16;
+
+  uint64_t validate_every = 0;  // steps; 0: at the end only
+  uint64_t validation_samples = 65536;
+
+  std::string checkpoint;         // a directory; empty: none
+  uint64_t checkpoint_every = 0;  // steps; 0: at the end only
+  int keep = 2;
+  // Training goes on while a checkpoint is written, from a copy in memory (MemoryReport::copies).
+  bool async_checkpoint = false;
+  // The step with the lowest loss on what is held out is saved when it is found, and stays.
+  bool keep_best = false;
+  // A directory belongs to one run (checkpoint/run_directory.h). A resumed run has the settings
+  // that it was saved with, but for those named here (configuration.h), as far as they are the
+  // run's and not its layout's.
+  bool resume = false;
+  std::optional<int64_t> resume_step;  // none: the newest
+  bool resume_or_new = false;          // a new run where the directory has no step
+  std::vector<std::string> allow_changed;
+  bool overwrite = false;  // the run that is in the directory goes when this one has its first step
+  // These ranks as the directory's writer, after others; empty: a start of its own
+  // (checkpoint/fence.h).
+  WriterHistory writers;
+  std::string initial;  // a safetensors file with parameters to start from
+  std::string trace;    // a file for Chrome's trace format
+  // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a
+  // signal's number). Then all ranks stop after that step, and save it. On all ranks, or on none.
+  // With `copies`: Departure.
+  std::function<int()> stop_requested;
+  // With these the ranks keep the state in memory (survival/), each time that so many steps were
+  // done; and a run that goes on from such a state begins with it.
+  std::shared_ptr<MemoryCopies> copies;
+  uint64_t copy_every = 1;
+  std::shared_ptr<KeptState> kept;
+  // What else the run was told, which the options above follow from: part of its configuration, as
+  // checkpoints keep it.
+  Json told = Json::object();
+};
+
+// Some ranks were asked to stop, for a second, and others were not, in a run that survives deaths:
+// those leave, with this, and the others go on without them. Thrown on all ranks after the same
+// step, whose state they have in memory.
+class Departure : public Error {
+ public:
+  Departure(const std::string& what, int signal)
+      : Error(ErrorCode::aborted, what), signal_(signal) {}
+  // By which this rank was asked; 0: it is none of those that leave.
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
+struct StepReport {
+  uint64_t step = 0;  // from 1
+  uint64_t steps = 0;
+  StepResult result;
+  double learning_rate = 0;
+  // Over all ranks, since training began here, and in this step (or since the flush before it).
+  double samples_per_second = 0;
+  double step_samples_per_second = 0;
+  double flops_per_second = 0;  // of the model, over all ranks
+  double waiting_share = 0;     // of this rank's time so far, waiting for communication
+  double bytes_sent = 0;        // by this rank in this step
+  std::vector<double> epochs;   // how often each data set was gone through
+  // In samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN where a step is one
+  // micro-batch, in pipelines, and while the noise hides the gradient.
+  double noise_scale = std::numeric_limits<double>::quiet_NaN();
+  std::optional<Evaluation> validation;
+  MemoryReport memory;
+  // Since training began here, without validation and checkpoints.
+  std::chrono::nanoseconds elapsed{0};
+};
+
+struct TrainResult {
+  Evaluation validation;  // after the last step; else empty
+  double samples_per_second = 0;
+  double waiting_share = 0;
+  MemoryReport memory;
+  int64_t process_bytes =
+      0;  // of this rank's process, with the libraries' memory: process_memory.h
+  PipelineReport pipeline;
+  uint64_t resumed_at = 0;        // the step that was loaded; 0: none
+  uint64_t step = 0;              // the last one that was done
+  std::vector<double> epochs;     // how often each data set was gone through, in all
+  int checkpoints = 0;            // that were saved here
+  double checkpoint_seconds = 0;  // of this rank's time that training stood still for them
+  std::string run;                // its identity; empty without a checkpoint directory
+  int stopped_by = 0;             // what stop_requested() said
+};
+
+// One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same
+// data and options. Losses are the same on every rank, bit for bit.
+class Trainer {
+ public:
+  // Makes the model's parameters, or loads what is resumed. `model` and `data` outlive it. Throws
+  // Error(mismatch) on all ranks when their data, model or options differ, and what Replica,
+  // RunDirectory, check_resumed() and checkpoints throw.
+  Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+          const TrainOptions& options);
+  // A run that was not finished leaves each rank's own trace, if it has one.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Does the next step; nothing after the last one, and once the ranks were asked to stop. With a
+  // schedule that is not flushed at each step, steps are done in runs up to a flush, and told one
+  // by one. When it throws, each rank that has a trace writes its own.
+  std::optional<StepReport> next();
+  // How well the model does on what is held out.
+  Evaluation validate();
+  // Saves the last step that next() has told, unless it is saved. Throws Error(invalid_argument)
+  // without a directory, and in the middle of a run of steps that is not flushed.
+  void save();
+  // Ends the run: saves it, if it has a directory, writes the trace and, after the last step,
+  // validates.
+  TrainResult finish();
+
+  // The steps of the run, and of these the ones that were done, in earlier processes too.
+  uint64_t steps() const;
+  uint64_t step() const;
+  int saves() const;  // checkpoints that were saved since training began here
+  Replica& replica();
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+// All of it: `on_step` is called after each step.
+TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+                  const TrainOptions& options,
+                  const std::function<void(const StepReport&)>& on_step);
+
+// The last step of the run of steps that begins with `step` and has no flush in between.
+uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
+
+// Null where gradients are summed as they are.
+std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
+                                             const Layout& layout);
+// With what a replica must know of the steps that it will take.
+ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
+
+}  // namespace tutti::training

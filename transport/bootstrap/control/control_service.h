@@ -1,0 +1,218 @@
+// Control for a job of several ranks: the thread that serves the tree, and what it shares with the
+// callers.
+//
+// Callers post commands and wake the thread; the thread alone touches links, timers and the
+// acceptor. Shared between them: the queue of commands, the client table, the offers, and who left.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "transport/bootstrap/control/bootstrap.h"
+#include "transport/bootstrap/control/client_table.h"
+#include "transport/bootstrap/control/control.h"
+#include "transport/bootstrap/control/descriptor_service.h"
+#include "transport/bootstrap/control/process.h"
+#include "transport/bootstrap/control/tree.h"
+#include "transport/bootstrap/control/watchers.h"
+#include "transport/bootstrap/handshake/connector.h"
+#include "transport/bootstrap/handshake/frame.h"
+#include "transport/bootstrap/membership/agreement.h"
+
+namespace tutti::bootstrap {
+
+class ControlService final : public Control, private AgreementChannel {
+ public:
+  // Finds all ranks and starts the thread; wait_until_linked() then waits for the ranks below.
+  explicit ControlService(const Job& job);
+  ~ControlService() override;
+  void wait_until_linked();
+
+  bool forked() const override { return current_process() != pid_; }
+  const InitStats& init_stats() const override { return membership_.stats; }
+  const std::string& job_name() const override { return job_name_; }
+  int rank() const override { return tree_.rank; }
+  int size() const override { return tree_.size; }
+  const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
+  void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
+  void detach(uint64_t communicator) override;
+  std::optional<Error> deaths() const override { return clients_.deaths(); }
+  void settle_deaths(std::span<const int> ranks) override { clients_.settle_deaths(ranks); }
+  void poison(uint64_t communicator, const Error& error) override;
+  void ask(uint64_t communicator, int rank, uint32_t call) override;
+  int way_to(int rank) const override { return tree_.next_hop(rank, Gone{*this}); }
+  bool has_left(int rank) const override { return left_.at(rank).load(); }
+  bool has_died(int rank) const override { return died_.at(rank).load(); }
+  void suspect(uint64_t communicator, int rank, std::string text) override;
+  void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
+  std::future<AgreementEnd> agree(uint64_t communicator, uint32_t number, Contribution contribution,
+                                  std::chrono::milliseconds timeout) override;
+  void offer(const std::string& name, int fd) override;
+  void withdraw(const std::string& name) override;
+  Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
+
+ private:
+  using Command = std::function<void()>;
+  // Whether a rank has died or left. From any thread.
+  struct Gone {
+    const ControlService& service;
+    bool operator()(int rank) const { return service.has_left(rank) || service.has_died(rank); }
+  };
+
+  // --- from any thread
+  void expect_communicator() override;
+  void stop_expecting() override;
+  void send_later(std::vector<ClientTable::Answer> answers);
+  void require_own_process() const;
+  void log_stats() const;
+  void post(Command command);
+  void wake();
+  Hello make_hello(Purpose purpose) const;
+
+  // --- the control thread
+  // AgreementChannel
+  int own_rank() const override { return tree_.rank; }
+  bool is_rank(int number) const override { return number >= 0 && number < tree_.size; }
+  std::string name_of(int rank) const override { return describe(rank); }
+  Clock::time_point now() const override { return Clock::now(); }
+  bool may_hear_of_ends() const override { return membership_.launcher.open(); }
+  void send_to(int rank, const std::string& frame) override { route(rank, frame); }
+  bool has_gone(int rank) const override { return Gone{*this}(rank); }
+  bool has_ended(int rank) const override {
+    return has_left(rank) || clients_.has_certainly_died(rank);
+  }
+  bool reaches(int rank) const override { return !unreached_.contains(rank); }
+  std::string_view host_of(int rank) const override { return peer(rank).host_id; }
+  void call_after(std::chrono::milliseconds delay, std::function<void()> what) override {
+    after(delay, std::move(what));
+  }
+
+  void serve();
+  void turn();
+  void run_commands();
+  void run_timers();
+  void after(std::chrono::milliseconds delay, Command command);
+  void watch_connector();
+  void watch_links();
+  Decision judge(const Hello& hello) const;
+  void welcome(const Hello& hello, ByteStream socket);
+
+  void start_linking();
+  void connect_link(int rank);
+  void watch_linking();
+  void tell_linked();
+  std::string ranks_beside(int rank) const;
+  void on_unreachable(int child, const Error& error);
+  bool all_linked_below(int child) const;
+  void connect_cut_off(int child);
+  void tell_cut_off(Link link) const;
+
+  void relink();
+  bool is_lost(int neighbour) const;
+  void connect_parent(int rank);
+  bool renew(int neighbour, const std::string& how);
+  void look_for_children_later();
+  void look_for_children();
+  void found_child(int rank);
+  void adopt(int rank, ByteStream socket);
+  void tell_all_known(Link& link);
+  bool is_given_up(int rank) const;
+  bool disputes(const Death& death, int teller);
+  void settle_dispute_later(int accused, int teller);
+  bool is_linked(int rank) const;
+
+  void on_link(int neighbour, short revents);
+  bool on_frame(int neighbour, std::string_view body);
+  // One that is for this rank, after the field that says so.
+  bool take_frame(FrameReader& frame);
+  void flood(const std::string& frame, int except = -1);
+  void flood_goodbye(int rank, int except);
+  void flood_abort(uint64_t communicator, const Error& error, int except);
+  void route(int to, const std::string& frame);
+  void deliver_question(uint64_t communicator, int from, uint32_t call);
+  void send_answer(const ClientTable::Answer& answer);
+  void suspect_later(uint64_t communicator, int rank, const std::string& text);
+  void probe(int rank);
+  void take_as_reached(int rank);
+
+  void on_link_end(int neighbour);
+  void on_break(int rank, const std::string& how);
+  void on_launcher_line(const RankEnd& end);
+  bool cut_off_from(int rank) const;
+  void declare_end(const RankEnd& end);
+  void record_death(const Death& death, int told_by);
+  void tell_deaths();
+
+  void leave();
+  bool finished() const;
+  void part();
+
+  const pid_t pid_;
+  const Clock::time_point started_ = Clock::now();
+  const std::chrono::nanoseconds init_timeout_;
+  const std::string unix_name_;
+  const bool encrypts_data_;
+  DescriptorService descriptors_;
+  Membership membership_;
+  const std::string job_name_;
+  Tree tree_;
+  ClientTable clients_;
+  // Beside the client table, whose clients ask for these under locks of their own.
+  std::vector<std::atomic<bool>> left_;
+  std::vector<std::atomic<bool>> died_;
+  Fd wake_fd_;
+
+  std::mutex mutex_;
+  std::condition_variable linked_;
+  std::vector<Command> commands_;
+  bool all_linked_ = false;
+  std::optional<Error> failure_;  // that came before all were linked
+  bool over_ = false;             // the control thread runs no more commands
+
+  // The control thread's own.
+  PollSet set_;
+  Connector connector_;       // of data connections
+  Connector link_connector_;  // of links to children
+  Connector prober_;          // of connections that only show that a rank can be reached
+  enum class Probe : uint8_t { in_flight, failed };
+  std::map<int, Probe> probes_;    // by rank: the last one, unless it got through
+  std::set<int> unreached_;        // ranks that live, but to which data connections and probes fail
+  std::map<int, int> detours_;     // by neighbour: how many links to it went silent
+  std::map<int, int> breaks_;      // by neighbour: how many links broke that it may make anew
+  std::set<int> linked_children_;  // that have said so
+  std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
+  std::map<int, Link> links_;  // to all neighbours, and those that have moved here
+  std::set<int> moved_here_;   // ranks that have made their link to this one
+  int parent_ = -1;            // links_ has it
+  std::set<int> sought_;       // ranks that should have moved here
+  bool looks_for_children_ = false;
+  // What has been flooded, once each: for ranks that move here.
+  std::set<int> goodbyes_;
+  std::deque<std::pair<uint64_t, std::string>> aborts_;  // by communicator; the last ones
+  std::vector<std::pair<Clock::time_point, Command>> timers_;
+  std::map<int, RankEnd> ends_;  // what the launcher said
+  Agreements agreements_{*this};
+  Watchers watchers_{
+      *this,
+      clients_,
+      {[this](int rank, const std::string& frame) { route(rank, frame); },
+       [this](std::chrono::milliseconds delay, Command what) { after(delay, std::move(what)); }}};
+  bool gathering_deaths_ = false;  // of which clients hear soon
+  std::optional<Clock::time_point> leave_by_;
+
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace tutti::bootstrap

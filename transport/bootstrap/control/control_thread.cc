@@ -1,0 +1,417 @@
+// The control thread: links, frames, deaths and leaving.
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/network_timeout.h"
+#include "base/text.h"
+#include "transport/bootstrap/control/control_frames.h"
+#include "transport/bootstrap/control/control_service.h"
+#include "transport/bootstrap/control/peer_table.h"
+#include "transport/bootstrap/handshake/socket.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// After a link broke, for the launcher to tell how the rank ended.
+constexpr std::chrono::milliseconds kTimeToTell{500};
+// After a rank's end was told, for a goodbye that is still on its way through the tree, or for the
+// word of a neighbour that saw it end without one: on busy slow links both are late. One that
+// failed has hardly said goodbye.
+constexpr std::chrono::seconds kTimeForGoodbye{60};
+constexpr std::chrono::seconds kTimeForFailure{10};
+constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
+// After a death was heard of, for those that died together with it.
+constexpr std::chrono::milliseconds kTimeForOthers{50};
+constexpr std::chrono::seconds kTimeToLeave{2};
+// For the neighbours' systems to get the goodbye, and for the neighbours to close then.
+constexpr std::chrono::seconds kTimeToArrive{5};
+constexpr std::chrono::milliseconds kTimeToPart{200};
+// Over a link from which nothing comes. Its system has room for them, but all ranks may be asked at
+// once.
+constexpr size_t kMostQuestions = 1024;
+
+}  // namespace
+
+void ControlService::serve() {
+  set_log_rank(tree_.rank);
+  ::pthread_setname_np(::pthread_self(), "tutti-control");
+  try {
+    tell_linked();
+    // What came right behind the table may have left its socket already.
+    for (const auto& [neighbour, link] : links_) on_link(neighbour, POLLIN);
+    for (auto& [hello, socket] : membership_.early) welcome(hello, std::move(socket));
+    membership_.early.clear();
+    for (const RankEnd& end : membership_.ends) on_launcher_line(end);
+    while (!finished()) turn();
+    part();
+  } catch (const std::exception& error) {
+    // Without the channel nobody would hear of anything any more.
+    const Error failure(ErrorCode::internal, cat("the control channel of ", describe(rank()),
+                                                 " failed: ", error.what()));
+    log(LogLevel::error, failure.what());
+    clients_.abort_all(failure);
+    agreements_.abandon();
+    const std::lock_guard lock(mutex_);
+    failure_ = failure;
+    over_ = true;
+    commands_.clear();
+    linked_.notify_all();
+  }
+}
+
+void ControlService::turn() {
+  run_commands();
+  run_timers();
+  if (finished()) return;
+  set_.add(wake_fd_.get(), POLLIN, [this](short) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(wake_fd_.get(), &count, sizeof(count));
+  });
+  membership_.acceptor.watch(
+      set_, [this](const Hello& hello) { return judge(hello); },
+      [this](const Hello& hello, ByteStream socket) { welcome(hello, std::move(socket)); });
+  membership_.launcher.watch(set_, [this](const RankEnd& end) { on_launcher_line(end); });
+  descriptors_.watch(set_);
+  watch_connector();
+  watch_linking();
+  watch_links();
+  watchers_.watch(set_);
+  for (const auto& [when, command] : timers_) set_.wake_at(when);  // after all that may add some
+  if (leave_by_) set_.wake_at(*leave_by_);
+  set_.run();
+}
+
+void ControlService::run_commands() {
+  std::vector<Command> commands;
+  {
+    std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (const Command& command : commands) command();
+}
+
+void ControlService::run_timers() {
+  const Clock::time_point now = Clock::now();
+  const auto due = std::stable_partition(timers_.begin(), timers_.end(),
+                                         [now](const auto& timer) { return timer.first > now; });
+  const std::vector<std::pair<Clock::time_point, Command>> ready(due, timers_.end());
+  timers_.erase(due, timers_.end());
+  for (const auto& [when, command] : ready) command();
+}
+
+void ControlService::after(std::chrono::milliseconds delay, Command command) {
+  timers_.emplace_back(Clock::now() + delay, std::move(command));
+}
+
+// ---- links
+
+void ControlService::watch_connector() {
+  connector_.watch(
+      set_,
+      [this](uint64_t communicator, int rank, int lane, ByteStream socket) {
+        take_as_reached(rank);
+        clients_.opened(communicator, rank, lane, std::move(socket));
+      },
+      [this](uint64_t communicator, int rank, const Error& error) {
+        if (!clients_.attached(communicator)) return;
+        if (error.code() != ErrorCode::system) {
+          return suspect_later(communicator, rank, error.what());
+        }
+        // This rank's own failure: the peer is not to blame, so there is nothing to wait for.
+        flood_abort(communicator,
+                    Error(error.code(), cat(describe(tree_.rank), ": ", error.what()),
+                          {.rank = tree_.rank}),
+                    -1);
+      });
+  prober_.watch(
+      set_, [this](uint64_t, int rank, int, const ByteStream&) { take_as_reached(rank); },
+      [this](uint64_t, int rank, const Error& error) {
+        // This rank's own failure says nothing of the peer.
+        if (error.code() == ErrorCode::system) return take_as_reached(rank);
+        probes_[rank] = Probe::failed;
+      });
+}
+
+void ControlService::watch_links() {
+  for (auto& [neighbour, link] : links_) {
+    if (link.connected() && is_given_up(neighbour)) link.close();
+    if (!link.connected()) continue;
+    const short events = link.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+    set_.add(link.fd(), events,
+             [this, neighbour = neighbour](short revents) { on_link(neighbour, revents); });
+  }
+}
+
+void ControlService::on_link(int neighbour, short revents) {
+  Link& link = links_.at(neighbour);
+  if (!link.connected()) return;
+  if ((revents & POLLOUT) != 0) {
+    link.flush();
+    tell_linked();
+  }
+  if ((revents & ~POLLOUT) == 0) return;
+  const auto take = [this, neighbour](std::string_view body) { return on_frame(neighbour, body); };
+  if (!link.receive(take, kMaxFrameBytes)) on_link_end(neighbour);
+}
+
+// ---- frames
+
+void ControlService::flood(const std::string& frame, int except) {
+  for (auto& [neighbour, link] : links_) {
+    if (neighbour != except && !is_given_up(neighbour)) link.send(frame);
+  }
+}
+
+// Questions are asked again: one that meets a gap in the tree may be lost. A rank that leaves still
+// serves those below it.
+void ControlService::route(int to, const std::string& frame) {
+  const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
+  for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
+    if (is_lost(hop)) continue;
+    Link& link = links_.at(hop);
+    return is_repeated(frame) ? link.ask(frame, most) : link.send(frame);
+  }
+}
+
+bool ControlService::on_frame(int neighbour, std::string_view body) {
+  if (is_given_up(neighbour)) return true;
+  FrameReader frame(body);
+  switch (frame.type()) {
+    case FrameType::linked: {
+      linked_children_.insert(neighbour);
+      membership_.stats.received.add(sizeof(uint32_t) + body.size());
+      tell_linked();
+      return tree_.is_child(neighbour);
+    }
+    case FrameType::goodbye: {
+      const auto rank = frame.get<int32_t>();
+      if (!frame.ok() || !is_rank(rank)) return false;
+      flood_goodbye(rank, neighbour);
+      return true;
+    }
+    case FrameType::death: {
+      const auto rank = frame.get<int32_t>();
+      const bool by_itself = frame.get<uint8_t>() != 0;
+      const bool certain = frame.get<uint8_t>() != 0;
+      const std::string text = frame.get_text();
+      if (!frame.ok() || !is_rank(rank)) return false;
+      const Death death{rank, text, by_itself, certain};
+      if (!disputes(death, neighbour)) record_death(death, neighbour);
+      return true;
+    }
+    case FrameType::abort: {
+      const auto communicator = frame.get<uint64_t>();
+      const Error error = get_error(frame);
+      if (!frame.ok()) return false;
+      flood_abort(communicator, error, neighbour);
+      return true;
+    }
+    case FrameType::question:
+    case FrameType::answer: {
+      const auto communicator = frame.get<uint64_t>();
+      const auto from = frame.get<int32_t>();
+      const auto to = frame.get<int32_t>();
+      const auto call = frame.get<uint32_t>();
+      const std::string text = frame.type() == FrameType::answer ? frame.get_text() : std::string();
+      if (!frame.ok() || !is_rank(from) || !is_rank(to)) return false;
+      if (to != tree_.rank) {
+        route(to, whole_frame(body));
+      } else if (frame.type() == FrameType::question) {
+        deliver_question(communicator, from, call);
+      } else {
+        clients_.answer(communicator, from, call, text);
+      }
+      return true;
+    }
+    case FrameType::agreement:
+    case FrameType::activity_question:
+    case FrameType::activity: {
+      const auto to = frame.get<int32_t>();
+      if (!frame.ok() || !is_rank(to)) return false;
+      if (to == tree_.rank) return take_frame(frame);
+      route(to, whole_frame(body));
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool ControlService::take_frame(FrameReader& frame) {
+  switch (frame.type()) {
+    case FrameType::activity_question:
+      return watchers_.on_question(frame);
+    case FrameType::activity:
+      return watchers_.on_activity(frame);
+    default:
+      return agreements_.on_frame(frame);
+  }
+}
+
+void ControlService::deliver_question(uint64_t communicator, int from, uint32_t call) {
+  if (const auto answer = clients_.question(communicator, from, call)) send_answer(*answer);
+}
+
+void ControlService::send_answer(const ClientTable::Answer& answer) {
+  if (answer.to == tree_.rank) {
+    clients_.answer(answer.communicator, tree_.rank, answer.call, answer.text);
+    return;
+  }
+  route(answer.to, FrameWriter(FrameType::answer)
+                       .put(answer.communicator)
+                       .put(int32_t{tree_.rank})
+                       .put(int32_t{answer.to})
+                       .put(answer.call)
+                       .put_text(cut_text(answer.text))
+                       .finish());
+}
+
+// ---- deaths
+
+void ControlService::on_link_end(int neighbour) {
+  Link& link = links_.at(neighbour);
+  const int error = link.error();
+  link.close();
+  if (left_[neighbour]) return relink();
+  const std::string how =
+      is_silence(error) ? cat("cannot be reached any more (", explain_close(error), "): host ",
+                              peer(neighbour).host, " is down, or the network to it is; it has ",
+                              ranks_beside(neighbour))
+                        : cat("vanished: its connection broke (", explain_close(error), ")");
+  if (!renew(neighbour, how)) on_break(neighbour, how);
+}
+
+// "rank 2 alone", "ranks 2, 3 and 5": those of its host.
+std::string ControlService::ranks_beside(int rank) const {
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if (peer(other).host_id == peer(rank).host_id) ranks.push_back(other);
+  }
+  if (ranks.size() == 1) return cat("rank ", rank, " alone");
+  std::string text = "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    text += cat(i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  }
+  return text;
+}
+
+void ControlService::on_break(int rank, const std::string& how) {
+  const auto declare = [this, rank, how] {
+    if (links_.at(rank).connected()) return;  // it has been made anew
+    const auto told = ends_.find(rank);
+    if (told != ends_.end()) {
+      declare_end(told->second);
+    } else {  // one that vanishes after a death may have ended because of it
+      record_death({rank, cat(describe(rank), " ", how), clients_.deaths().has_value()}, -1);
+    }
+  };
+  if (ends_.contains(rank) || !membership_.launcher.open()) {
+    declare();
+  } else {
+    after(kTimeToTell, declare);
+  }
+}
+
+void ControlService::on_launcher_line(const RankEnd& end) {
+  if (end.rank < 0 || end.rank >= tree_.size || end.rank == tree_.rank) return;
+  ends_[end.rank] = end;
+  const auto link = links_.find(end.rank);
+  const bool link_ended = link != links_.end() && !link->second.connected();
+  const auto declare = [this, end] { declare_end(end); };
+  if (end.by_signal || link_ended) {
+    declare();
+  } else {
+    const auto time = end.value == 0 ? kTimeForGoodbye : kTimeForFailure;
+    after(time + tree_.size * kTimeForGoodbyePerRank, declare);
+  }
+}
+
+// True when a rank on the way there has left or died, so that a goodbye may have had no route.
+bool ControlService::cut_off_from(int rank) const {
+  Tree at = tree_;
+  for (at.rank = at.next_hop(rank); at.rank != rank; at.rank = at.next_hop(rank)) {
+    if (left_[at.rank] || has_died(at.rank)) return true;
+  }
+  return false;
+}
+
+// Whoever ended well, and had no way to say goodbye, has left.
+void ControlService::declare_end(const RankEnd& end) {
+  if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
+    left_[end.rank] = true;
+    return relink();
+  }
+  record_death({end.rank, cat(describe(end.rank), " ", end.text()), end.by_itself(), true}, -1);
+}
+
+// The death goes out before anything that this rank does because of it: along the tree nobody hears
+// of a consequence first.
+void ControlService::record_death(const Death& death, int told_by) {
+  if (left_[death.rank]) return relink();
+  if (!clients_.rank_died(death)) return;
+  died_[death.rank] = true;
+  flood(death_frame(death), told_by);
+  relink();
+  agreements_.look_again();
+  connect_cut_off(death.rank);
+  if (gathering_deaths_) return;
+  gathering_deaths_ = true;
+  after(kTimeForOthers, [this] { tell_deaths(); });
+}
+
+void ControlService::tell_deaths() {
+  gathering_deaths_ = false;
+  clients_.tell_deaths();
+  const std::lock_guard lock(mutex_);
+  if (!all_linked_) failure_ = clients_.deaths();
+  linked_.notify_all();
+}
+
+// ---- leaving
+
+void ControlService::leave() {
+  leave_by_ = Clock::now() + kTimeToLeave;
+  flood_goodbye(tree_.rank, -1);
+}
+
+// A rank that leaves still serves those below it, which would be cut off from the rest, until they
+// have gone as well. A child that has said goodbye may still be serving its own subtree: it is gone
+// when its link is.
+bool ControlService::finished() const {
+  if (!leave_by_) return false;
+  if (Clock::now() >= *leave_by_) return true;
+  if (!cut_off_.empty()) return false;
+  return std::ranges::all_of(links_, [this](const auto& entry) {
+    const auto& [neighbour, link] = entry;
+    // One that is not connected yet has not heard why the job ends before it has begun.
+    if (link.wants_to_write() || !link.was_connected()) return false;
+    if (has_died(neighbour)) return true;
+    // Over one that broke, and may be made anew, the goodbye has not gone.
+    return link.connected() ? neighbour < tree_.rank : left_[neighbour].load();
+  });
+}
+
+// Closing with unread bytes would reset the connection and could lose the goodbye: so this rank
+// says that it is done, and waits until that has arrived, and a moment for the others to close.
+void ControlService::part() {
+  constexpr std::chrono::milliseconds kLook{5};
+  const auto ignore = [](std::string_view) { return true; };
+  const Deadline arrived = Deadline::after(kTimeToArrive);
+  const Deadline closed = Deadline::after(kTimeToPart);
+  for (auto& [neighbour, link] : links_) link.shut_down();
+  for (auto& [neighbour, link] : links_) {
+    while (link.connected() && !(closed.passed() && (link.arrived() || arrived.passed()))) {
+      if (!wait_for(link.fd(), POLLIN, Deadline::after(kLook))) continue;
+      if (!link.receive(ignore, kMaxFrameBytes)) link.close();
+    }
+  }
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,400 @@
+// Rank 0's side of the bootstrap.
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/descriptor_limit.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "transport/bootstrap/control/bootstrap.h"
+#include "transport/bootstrap/control/peer_table.h"
+#include "transport/bootstrap/control/tree.h"
+#include "transport/bootstrap/discovery/meeting.h"
+#include "transport/bootstrap/handshake/connector.h"
+#include "transport/bootstrap/handshake/socket.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+constexpr std::chrono::seconds kSayWhoIsMissing{10};
+// After a connection broke, for the launcher to tell how the rank ended.
+constexpr std::chrono::milliseconds kTimeToTellRoot{500};
+// For ranks that come late to hear why there will be no job.
+constexpr std::chrono::seconds kTimeToHear{1};
+// For released ranks to take the connection by which they hear it, and for so many at a time.
+constexpr std::chrono::seconds kTimeToReach{5};
+constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
+constexpr int kMostTold = 64;
+// Ranks that have shaken hands and not said yet who they are; more are not let in meanwhile.
+constexpr int kMostArriving = 256;
+
+// "rank 2 (node7, pid 12) has TUTTI_TRANSPORT=tcp, rank 0 has TUTTI_TRANSPORT=shm"
+std::string compare_settings(const std::string& whom, const std::string& theirs,
+                             const std::string& mine) {
+  const std::vector<std::string> a = split(theirs, ';');
+  const std::vector<std::string> b = split(mine, ';');
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    const std::string& their = i < a.size() ? a[i] : "nothing more";
+    const std::string& my = i < b.size() ? b[i] : "nothing more";
+    if (their != my) return cat(whom, " has ", their, ", rank 0 has ", my);
+  }
+  return {};
+}
+
+class Gathering {
+ public:
+  Gathering(const Job& job, const std::string& unix_name)
+      : job_(job),
+        key_(bootstrap_key(job.token, job.incarnation)),
+        deadline_(Deadline::after(job.init_timeout)),
+        tree_{.rank = 0, .size = job.size, .fanout = job.fanout},
+        launcher_(job.launcher_fd) {
+    Fd listener = listen_as_rank_zero(job);
+    const SocketAddress address = local_address(listener.get());
+    if (const auto rendezvous = rendezvous_of(job)) {
+      published_.emplace(rendezvous, kRankZeroKey,
+                         rank_zero_value(address, job.token_by_rendezvous ? job.token : ""));
+    }
+    if (job.token.empty()) {
+      log(LogLevel::warning,
+          cat("this job has no token: harmless where everybody who reaches ", address.text(),
+              " may be trusted; else set TUTTI_TOKEN, or TUTTI_TOKEN_FILE, to "
+              "one secret on all ranks"));
+    }
+    self_ = describe_self();
+    self_.address = address.is_wildcard() ? job.master_address : address.host();
+    self_.port = address.port();
+    self_.unix_name = unix_name;
+    self_.note = job.note;
+    self_.fabric = job.fabric;
+    self_.domain = job.domain;
+    self_.rack = job.rack;
+    acceptor_ = Acceptor(std::move(listener), key_, job.size);
+    if (!job.token.empty()) acceptor_.demand_encryption(job.encrypts_data);
+    self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
+    acceptor_.on_other_size(
+        [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
+    // Without them ranks would wait in vain.
+    const int64_t held = std::min<int64_t>(job.size - 1, int64_t{job.fanout} + job.most_held);
+    if (!reserve_descriptors(static_cast<size_t>(held + 1))) {
+      throw descriptor_shortage(cat("connections to ", held, " ranks"), EMFILE);
+    }
+  }
+
+  Membership run() {
+    try {
+      wait_for_all();
+      check_settings();
+      return complete();
+    } catch (const Error& error) {
+      tell_failure(error);
+      throw;
+    }
+  }
+
+ private:
+  struct Rank {
+    Link link;
+    std::string from;
+    bool arrived = false;
+    PeerInfo peer;
+    std::string settings;
+  };
+
+  void wait_for_all() {
+    const Clock::time_point say_at = Clock::now() + kSayWhoIsMissing;
+    bool said = false;
+    while (arrived_ < job_.size - 1) {
+      if (deadline_.passed()) throw_missing();
+      if (!said && Clock::now() >= say_at) {
+        log(LogLevel::warning, cat("still waiting for ", missing_text()));
+        said = true;
+      }
+      set_.wake_at(Clock::now() + deadline_.remaining());
+      if (!said) set_.wake_at(say_at);
+      watch([this](int rank) { read(rank); });
+      launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });
+      set_.run();
+      if (failure_) throw *failure_;
+    }
+  }
+
+  // The listener and the ranks' connections.
+  void watch(const std::function<void(int rank)>& on_readable) {
+    if (arriving_ < kMostArriving) {
+      acceptor_.watch(
+          set_, [this](const Hello& hello) { return judge(hello); },
+          [this](const Hello& hello, ByteStream socket) {
+            welcome(hello.rank, std::move(socket));
+          });
+    }
+    for (const auto& [rank, state] : ranks_) {
+      if (!state.link.connected()) continue;
+      set_.add(state.link.fd(), POLLIN, [on_readable, rank = rank](short) { on_readable(rank); });
+    }
+  }
+
+  Decision judge(const Hello& hello) {
+    if (hello.purpose != Purpose::bootstrap) return Decision::not_in_job;
+    const bool known = hello.rank == 0 || ranks_.contains(hello.rank);
+    if (!known) return Decision::accept;
+    twice_.insert(hello.rank);
+    return Decision::duplicate;
+  }
+
+  void welcome(int rank, ByteStream socket) {
+    Rank& state = ranks_[rank];
+    try {
+      state.from = peer_address(socket.get()).host();
+    } catch (const Error&) {  // it has gone already; reading will tell
+      state.from = "an unknown address";
+    }
+    state.link = Link(std::move(socket));
+    ++arriving_;
+    count_accepted(stats_);
+    if (!failure_frame_.empty()) state.link.send(failure_frame_);
+  }
+
+  // Whoever is right, there will be no job: ranks would be missing, or too many.
+  void on_other_size(const Hello& hello, const std::string& from) {
+    if (failure_ || hello.purpose != Purpose::bootstrap) return;
+    failure_ = Error(
+        ErrorCode::bootstrap,
+        cat("the ranks disagree about the size of the world: rank ", hello.rank, " (at ", from,
+            ") was started with WORLD_SIZE ", hello.size, ", ", describe(0, self_), " with ",
+            job_.size),
+        {.cause = "they were started with different numbers, or belong to different jobs that "
+                  "use the same address",
+         .remedy = "start all ranks with the same WORLD_SIZE, and every job with its own "
+                   "MASTER_PORT and TUTTI_TOKEN"});
+  }
+
+  void read(int rank) {
+    Rank& state = ranks_.at(rank);
+    const auto on_frame = [&](std::string_view body) {
+      FrameReader frame(body);
+      if (state.arrived) return false;  // it has nothing more to say
+      state.peer = get_peer(frame);
+      state.settings = frame.get_text();
+      state.arrived = frame.ok() && frame.type() == FrameType::arrival;
+      stats_.received.add(sizeof(uint32_t) + body.size());
+      return state.arrived;
+    };
+    const bool had_arrived = state.arrived;
+    if (!state.link.receive(on_frame, kMaxFrameBytes)) throw_vanished(rank);
+    if (state.arrived && !had_arrived) hold_or_release(rank);
+  }
+
+  void hold_or_release(int rank) {
+    ++arrived_;
+    --arriving_;
+    if (!tree_.is_child(rank) && held_ >= job_.most_held) return release(ranks_.at(rank));
+    if (!tree_.is_child(rank)) ++held_;
+    stats_.most_held = std::max(stats_.most_held, held_ + children_);
+  }
+
+  // The frame finds room in the socket, which holds nothing else yet.
+  void release(Rank& state) {
+    FrameWriter released(FrameType::released);
+    for (const uint8_t byte : identity_) released.put(byte);
+    const std::string frame = released.finish();
+    state.link.send(frame);
+    state.link.close();
+    stats_.sent.add(frame.size());
+  }
+
+  void forget(int rank) {
+    if (!ranks_.at(rank).arrived) --arriving_;
+    ranks_.erase(rank);
+    ++gone_;
+  }
+
+  // The launcher, if there is one, knows more.
+  [[noreturn]] void throw_vanished(int rank) {
+    const Rank& state = ranks_.at(rank);
+    const std::string who =
+        state.arrived ? describe(rank, state.peer) : cat("rank ", rank, " (at ", state.from, ")");
+    const std::string how = explain_close(state.link.error());
+    forget(rank);
+    const Deadline deadline = Deadline::after(kTimeToTellRoot);
+    while (launcher_.open() && !deadline.passed()) {
+      set_.wake_at(Clock::now() + deadline.remaining());
+      launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });
+      set_.run();
+    }
+    throw Error(ErrorCode::rank_died,
+                cat(who, " vanished before all ranks had found each other: its connection broke (",
+                    how, ")"),
+                {.remedy = "look at the output of that rank", .rank = rank});
+  }
+
+  std::vector<int> missing() const {
+    std::vector<int> missing;
+    for (int rank = 1; rank < job_.size; ++rank) {
+      const auto found = ranks_.find(rank);
+      if (found == ranks_.end() || !found->second.arrived) missing.push_back(rank);
+    }
+    return missing;
+  }
+
+  std::string missing_text() const {
+    const std::vector<int> ranks = missing();
+    return cat(ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks), " of ", job_.size);
+  }
+
+  // Where two are the same rank another one is likely to be missing.
+  std::string twice_text() const {
+    if (twice_.empty()) return {};
+    const std::vector<int> ranks(twice_.begin(), twice_.end());
+    return cat("; of ", ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks),
+               " there was more than one");
+  }
+
+  [[noreturn]] void throw_missing() const {
+    throw Error(ErrorCode::bootstrap,
+                cat(missing_text(), " did not arrive within ",
+                    std::chrono::duration<double>(job_.init_timeout).count(), " s at rank 0, ",
+                    endpoint_text(self_.address, self_.port), twice_text()),
+                {.cause = "they were not started, ended early, or cannot reach that address",
+                 .remedy = "look at their output; TUTTI_INIT_TIMEOUT gives them more time"});
+  }
+
+  void check_settings() const {
+    for (const auto& [rank, state] : ranks_) {
+      const std::string difference =
+          compare_settings(describe(rank, state.peer), state.settings, job_.wire_settings);
+      if (difference.empty()) continue;
+      throw Error(
+          ErrorCode::bootstrap, cat("the ranks were started with different settings: ", difference),
+          {.remedy =
+               "give all ranks the same TUTTI_* variables, and the same files by these names"});
+    }
+  }
+
+  // All that have arrived, and for a moment those that come late. Over as soon as all have heard:
+  // they close their connections.
+  void tell_failure(const Error& error) {
+    failure_frame_ = failure_frame(error);
+    std::vector<int> untold;  // whose connections have ended
+    for (auto& [rank, state] : ranks_) {
+      state.link.send(failure_frame_);
+      if (!state.link.connected()) untold.push_back(rank);
+    }
+    Connector connector(session_key(key_, identity_), job_.size);
+    int being_told = 0;
+    const auto told = [&] {
+      --being_told;
+      ++gone_;
+      set_.wake_at(Clock::now());  // for the next one
+    };
+    const Deadline late = Deadline::after(kTimeToHear);
+    const Deadline reached = Deadline::after(kTimeToReach + job_.size * kTimeToReachPerRank);
+    const auto some_may_hear = [&] {
+      return !late.passed() || (being_told + untold.size() > 0 && !reached.passed());
+    };
+    while (gone_ < job_.size - 1 && some_may_hear()) {
+      for (; !untold.empty() && being_told < kMostTold; untold.pop_back(), ++being_told) {
+        const int rank = untold.back();
+        connector.start(ranks_.at(rank).peer, rank,
+                        {.purpose = Purpose::control,
+                         .encrypted = !job_.token.empty(),
+                         .rank = 0,
+                         .size = job_.size},
+                        describe(rank, ranks_.at(rank).peer));
+      }
+      connector.watch(
+          set_,
+          [&](uint64_t, int, int, ByteStream socket) {
+            Link(std::move(socket)).send(failure_frame_);
+            told();
+          },
+          [&](uint64_t, int, const Error&) { told(); });  // it has ended
+      set_.wake_at(Clock::now() + (late.passed() ? reached : late).remaining());
+      watch([this](int rank) {
+        const auto ignore = [](std::string_view) { return true; };
+        if (!ranks_.at(rank).link.receive(ignore, kMaxFrameBytes)) forget(rank);
+      });
+      set_.run();
+    }
+  }
+
+  Membership complete() {
+    Membership membership;
+    membership.encrypted = !job_.token.empty();
+    membership.fanout = job_.fanout;
+    membership.peers.push_back(self_);
+    for (const auto& [rank, state] : ranks_) membership.peers.push_back(state.peer);
+
+    FrameWriter table(FrameType::table);
+    for (const uint8_t byte : identity_) table.put(byte);
+    table.put(static_cast<int32_t>(job_.fanout));
+    put(table, membership.peers);
+    membership.table = std::make_shared<const std::string>(table.finish());
+
+    for (auto& [rank, state] : ranks_) {
+      if (tree_.is_child(rank)) {
+        membership.links[rank] = std::move(state.link);
+      } else if (state.link.connected()) {
+        release(state);
+      }
+    }
+    membership.key = session_key(key_, identity_);
+    acceptor_.on_other_size({});
+    acceptor_.set_session_key(membership.key);
+    membership.acceptor = std::move(acceptor_);
+    membership.launcher = launcher_;
+    count_all(membership.table->size());
+    membership.stats = stats_;
+    return membership;
+  }
+
+  // The links below rank 0's are told of by arithmetic: nobody need report them.
+  void count_all(size_t table_bytes) {
+    const auto links = static_cast<uint64_t>(job_.size - 1 - children_);
+    stats_.sent.add(table_bytes, children_);
+    stats_.all = stats_.sent;
+    stats_.all.messages += stats_.received.messages;
+    stats_.all.bytes += stats_.received.bytes;
+    stats_.all.add(sizeof(Challenge), links);
+    stats_.all.add(sizeof(Hello), links);
+    stats_.all.add(sizeof(Verdict), links);
+    stats_.all.add(table_bytes, links);
+    const int inner = (job_.size - 2) / job_.fanout;  // that have a parent and children
+    stats_.all.add(FrameWriter(FrameType::linked).finish().size(), inner);
+  }
+
+  const Job& job_;
+  const std::string key_;
+  const Deadline deadline_;
+  const Tree tree_;
+  const int children_ = static_cast<int>(tree_.children().size());
+  const Nonce identity_ = random_nonce();  // of the job
+  LauncherPipe launcher_;
+  PeerInfo self_;
+  Acceptor acceptor_;
+  std::optional<Published> published_;
+  PollSet set_;
+  std::map<int, Rank> ranks_;  // that have shaken hands
+  int arriving_ = 0;           // of these: that have not said yet who they are
+  int arrived_ = 0;            // and that have
+  int held_ = 0;               // first connections of those that have, but for the children's
+  int gone_ = 0;               // that have died, or heard why there will be no job
+  std::set<int> twice_;        // ranks that somebody wanted to be who were there already
+  std::optional<Error> failure_;
+  std::string failure_frame_;  // once there will be no job
+  InitStats stats_;
+};
+
+}  // namespace
+
+Membership gather(const Job& given, const std::string& unix_name) {
+  Job job = given;
+  if (job.token_by_rendezvous) job.token = to_hex(random_nonce());
+  return Gathering(job, unix_name).run();
+}
+
+}  // namespace tutti::bootstrap

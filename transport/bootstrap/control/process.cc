@@ -1,0 +1,21 @@
+#include "transport/bootstrap/control/process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// The C library no longer caches the pid; asking the kernel is too slow for every call.
+std::atomic<pid_t> current = ::getpid();
+[[maybe_unused]] const int watching =
+    ::pthread_atfork(nullptr, nullptr, [] { current = ::getpid(); });
+
+}  // namespace
+
+pid_t current_process() { return current.load(std::memory_order_relaxed); }
+
+}  // namespace tutti::bootstrap

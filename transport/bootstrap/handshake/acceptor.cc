@@ -1,0 +1,284 @@
+#include "transport/bootstrap/handshake/acceptor.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/descriptor_limit.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "transport/bootstrap/handshake/socket.h"
+#include "transport/message.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
+constexpr std::chrono::milliseconds kPause{100};
+constexpr size_t kMaxStrangers = 512;
+constexpr int kMaxRanks = 1024;          // in the handshake at a time
+constexpr size_t kMoreDescriptors = 64;  // when there are too few, the limit grows by so many
+constexpr int kMostAtOnce = 64;          // accepted in one turn; the hellos of the others come next
+constexpr size_t kMaxSaid = 256;
+
+// Descriptors go to processes of this user only.
+bool same_user(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == ::geteuid();
+}
+
+}  // namespace
+
+std::vector<RailAddress> Acceptor::listen_on_rails(const std::vector<std::string>& interfaces) {
+  std::vector<RailAddress> rails;
+  for (const std::string& interface : interfaces) {
+    Fd& listener = listeners_.emplace_back(listen_on(resolve_interface(interface, 0).front()));
+    const SocketAddress address = local_address(listener.get());
+    rails.push_back({address.host(), address.port()});
+  }
+  return rails;
+}
+
+std::vector<SocketAddress> Acceptor::own_addresses() const {
+  std::vector<SocketAddress> addresses;
+  for (const Fd& listener : listeners_) {
+    addresses.push_back(local_address(listener.get()));
+    addresses.back().set_port(0);
+  }
+  return addresses;
+}
+
+void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
+  drop_late();
+  drop_too_many();
+  const bool accepts = Clock::now() >= resume_at_;
+  if (!accepts) set.wake_at(resume_at_);
+  for (const Fd& listener : listeners_) {
+    if (!accepts) break;
+    set.add(listener.get(), POLLIN, [this, fd = listener.get()](short) { accept_some(fd); });
+  }
+  for (Guest& guest : guests_) {
+    set.wake_at(guest.give_up);
+    set.add(guest.socket.get(), POLLIN,
+            [this, &guest, judge, welcome](short) { read(guest, judge, welcome); });
+  }
+}
+
+// Beyond it the oldest goes.
+size_t Acceptor::most_guests() const {
+  return kMaxStrangers + static_cast<size_t>(std::min(world_size_, kMaxRanks));
+}
+
+std::chrono::milliseconds Acceptor::time_to_finish() const {
+  return kHandshakeTime + world_size_ * kHandshakeTimePerRank;
+}
+
+void Acceptor::drop_late() {
+  for (Guest& guest : guests_) {
+    if (guest.done || Clock::now() < guest.give_up) continue;
+    say_once("silent", cat("dropped a connection from ", guest.from,
+                           " that did not finish the handshake within ", time_to_finish().count(),
+                           " ms; likely cause: something other than Tutti uses this port"));
+    guest.done = true;
+  }
+  guests_.remove_if([](const Guest& guest) { return guest.done; });
+}
+
+void Acceptor::drop_too_many() {
+  if (guests_.size() <= most_guests()) return;
+  say_once("many", cat("dropped a connection from ", guests_.front().from,
+                       ": too many are in the handshake; likely cause: a port scanner"));
+  size_t too_many = guests_.size() - most_guests();
+  guests_.remove_if(
+      [&](const Guest& guest) { return !guest.accepted && too_many > 0 && too_many-- > 0; });
+}
+
+void Acceptor::accept_some(int listener) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
+    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      admit(std::move(socket));
+      continue;
+    }
+    const int error = errno;
+    if (error == EINTR || error == ECONNABORTED) continue;
+    if (error == EMFILE && reserve_descriptors(kMoreDescriptors)) continue;
+    const bool shortage = is_descriptor_shortage(error);
+    if (!shortage && error != ENOBUFS && error != ENOMEM) return;
+    // Whoever comes stays in the listener's queue until there is room.
+    const char* what = "for now this rank cannot accept connections";
+    say_once("accept",
+             (shortage ? descriptor_shortage(what, error) : system_error(what, error)).what());
+    resume_at_ = Clock::now() + kPause;
+    return;
+  }
+}
+
+void Acceptor::admit(Fd socket) {
+  SocketAddress from;
+  from.length = sizeof(from.storage);
+  if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length) != 0) {
+    return;
+  }
+  const bool is_unix = from.family() == AF_UNIX;
+  if (is_unix && !same_user(socket.get())) {
+    say_once("user",
+             "dropped another user's process that asked for this job's shared memory: no "
+             "harm is done");
+    return;
+  }
+  set_no_delay(socket.get());
+  set_keepalive(socket.get());
+  set_reuse(socket.get());  // an adopted listener may not have handed it down
+  Guest guest;
+  guest.from = is_unix ? "this host" : from.host();
+  guest.challenge = make_challenge();
+  guest.give_up = Clock::now() + time_to_finish();
+  // A fresh socket has room for it.
+  if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
+      sizeof(Challenge)) {
+    return;
+  }
+  guest.socket = std::move(socket);
+  guests_.push_back(std::move(guest));
+}
+
+void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
+  if (guest.done) return;
+  if (guest.accepted) return encrypt(guest, welcome);
+  auto* bytes = reinterpret_cast<char*>(&guest.hello);
+  const ssize_t got = ::recv(guest.socket.get(), bytes + guest.received,
+                             sizeof(Hello) - guest.received, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    if (guest.received > 0) {
+      say_once("cut", cat("a connection from ", guest.from, " broke off in the handshake"));
+    }
+    guest.done = true;
+    return;
+  }
+  guest.received += static_cast<size_t>(got);
+  const size_t seen = std::min(guest.received, kMagic.size());
+  if (std::memcmp(bytes, kMagic.data(), seen) != 0) {
+    say_once("garbage", cat("dropped a connection from ", guest.from,
+                            " that does not speak Tutti's "
+                            "protocol; likely cause: a port scanner, or another program that was "
+                            "given this port"));
+    guest.done = true;
+    return;
+  }
+  if (guest.received < sizeof(Hello)) return;
+
+  guest.done = true;
+  bool ignore = false;
+  Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
+  if (ignore) return;
+  // Nobody gets a proof who has not given one: it could be tried against guessed tokens at leisure.
+  if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
+    verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
+  }
+  const bool sent = ::send(guest.socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL) ==
+                    static_cast<ssize_t>(sizeof(verdict));
+  if (!sent || verdict.refusal != Refusal::none) return;
+  if (guest.hello.encrypted == 0) return welcome(guest.hello, std::move(guest.socket));
+  guest.socket.encrypt(TlsSide::accepts,
+                       tls_key(key_for(guest.hello), guest.challenge, guest.hello));
+  guest.accepted = true;
+  guest.done = false;
+}
+
+void Acceptor::encrypt(Guest& guest, const Welcome& welcome) {
+  const int error = guest.socket.shake_hands();
+  if (error == EAGAIN) return;
+  guest.done = true;
+  if (error == EBADMSG) {
+    say_once("meddled", meddled_with(cat("rank ", guest.hello.rank, " at ", guest.from)).what());
+  }
+  if (error == 0) welcome(guest.hello, std::move(guest.socket));
+}
+
+bool Acceptor::must_encrypt(const Hello& hello) const {
+  if (hello.purpose == Purpose::descriptors) return false;
+  return hello.purpose == Purpose::data ? demands_encrypted_data_ : demands_encryption_;
+}
+
+Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& ignore) {
+  const Hello& hello = guest.hello;
+  const auto refuse = [&](Refusal refusal, const std::string& text) {
+    say_once(cat("refusal ", static_cast<int>(refusal), " ", guest.from),
+             cat("refused a connection from ", guest.from, ": ", text));
+    return refusal;
+  };
+  if (hello.version != kWireVersion) {
+    return refuse(Refusal::wrong_version,
+                  cat("it speaks wire version ", hello.version, ", this rank ", kWireVersion));
+  }
+  if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
+    return refuse(Refusal::bad_token,
+                  "it does not know this job's token; likely cause: a rank of another job");
+  }
+  if (hello.encrypted == 0 && must_encrypt(hello)) {
+    return refuse(Refusal::not_in_job,
+                  "it would go on in the clear, although this job has a token; likely cause: it is "
+                  "no rank of Tutti's");
+  }
+  // It knows neither how many ranks there are nor which of them it asks.
+  const bool watches = hello.purpose == Purpose::watch;
+  if (hello.size != world_size_ && !watches) {
+    if (other_size_) other_size_(hello, guest.from);
+    return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
+                                           " ranks, this rank says ", world_size_));
+  }
+  if (hello.rank < 0 || hello.rank >= world_size_) {
+    return refuse(Refusal::rank_out_of_range,
+                  cat("rank ", hello.rank, " is not in 0 to ", world_size_ - 1));
+  }
+  if (hello.to != rank_ && !watches) {
+    return refuse(Refusal::not_in_job,
+                  cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
+                      "; likely cause: somebody leads connections elsewhere"));
+  }
+  // Whoever tries again learns whether there are two of that rank. One that goes on where a
+  // connection broke does not wait for an earlier try, whose network may be down.
+  ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
+    return other.accepted && !other.done && other.hello.rank == hello.rank &&
+           other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
+           other.hello.communicator == hello.communicator;
+  });
+  if (ignore) return Refusal::none;
+  switch (judge(hello)) {
+    case Decision::accept:
+      return Refusal::none;
+    case Decision::duplicate:
+      return refuse(Refusal::duplicate_rank, cat("there is a rank ", hello.rank, " already"));
+    case Decision::not_in_job:
+      return refuse(Refusal::not_in_job,
+                    cat("rank ", hello.rank, " has no business with this rank"));
+    case Decision::given_up:
+      return refuse(Refusal::given_up,
+                    cat("rank ", hello.rank, " was out of reach, and has been given up"));
+    case Decision::ignore:
+      break;
+  }
+  ignore = true;
+  return Refusal::none;
+}
+
+void Acceptor::say_once(const std::string& kind, const std::string& text) {
+  if (said_.size() > kMaxSaid || !said_.insert(kind).second) return;
+  log(LogLevel::warning, said_.size() <= kMaxSaid
+                             ? text
+                             : "more connections were dropped or refused; no more is said");
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,80 @@
+#include "transport/bootstrap/membership/sight.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace tutti::bootstrap {
+
+namespace {
+
+constexpr size_t kMostSenders = 1024;
+constexpr size_t kMostWaitedFor = 64;
+
+// Those that sent most.
+std::vector<std::pair<int, uint64_t>> busiest(const Activity& activity) {
+  std::vector<std::pair<int, uint64_t>> senders(activity.received.begin(), activity.received.end());
+  std::ranges::stable_sort(senders, std::greater<>(), &std::pair<int, uint64_t>::second);
+  if (senders.size() > kMostSenders) senders.resize(kMostSenders);
+  return senders;
+}
+
+}  // namespace
+
+void put(FrameWriter& frame, const Activity& activity) {
+  frame.put(activity.calls).put(activity.bytes).put(activity.waited_ns);
+  frame.put_text(cut_text(activity.current)).put(activity.current_ns);
+  const size_t waited_for = std::min(activity.waits_for.size(), kMostWaitedFor);
+  frame.put(static_cast<uint32_t>(waited_for));
+  for (size_t i = 0; i < waited_for; ++i) frame.put(int32_t{activity.waits_for[i]});
+  const auto senders = busiest(activity);
+  frame.put(static_cast<uint32_t>(senders.size()));
+  for (const auto& [sender, bytes] : senders) frame.put(int32_t{sender}).put(bytes);
+}
+
+Activity get_activity(FrameReader& frame) {
+  Activity activity;
+  activity.calls = frame.get<uint64_t>();
+  activity.bytes = frame.get<uint64_t>();
+  activity.waited_ns = frame.get<int64_t>();
+  activity.current = frame.get_text();
+  activity.current_ns = frame.get<int64_t>();
+  const auto waited_for = frame.get<uint32_t>();
+  for (uint32_t i = 0; i < waited_for && frame.ok(); ++i) {
+    activity.waits_for.push_back(frame.get<int32_t>());
+  }
+  const auto senders = frame.get<uint32_t>();
+  for (uint32_t i = 0; i < senders && frame.ok(); ++i) {
+    const auto sender = frame.get<int32_t>();
+    activity.received[sender] = frame.get<uint64_t>();
+  }
+  return activity;
+}
+
+std::string sight_frame(const RankSight& sight) {
+  FrameWriter frame(FrameType::sight);
+  frame.put(int32_t{sight.rank})
+      .put(int32_t{sight.size})
+      .put(static_cast<uint8_t>(sight.state))
+      .put_text(sight.host)
+      .put(sight.pid)
+      .put_text(sight.address)
+      .put(sight.port);
+  put(frame, sight.activity);
+  return frame.finish();
+}
+
+RankSight get_sight(FrameReader& frame) {
+  RankSight sight;
+  sight.rank = frame.get<int32_t>();
+  sight.size = frame.get<int32_t>();
+  sight.state = static_cast<RankState>(frame.get<uint8_t>());
+  sight.host = frame.get_text();
+  sight.pid = frame.get<int64_t>();
+  sight.address = frame.get_text();
+  sight.port = frame.get<uint16_t>();
+  sight.activity = get_activity(frame);
+  return sight;
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,69 @@
+#include "transport/bootstrap/membership/watch.h"
+
+#include <cerrno>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/bootstrap/handshake/handshake.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// Longer than the rank that is asked waits for the others.
+constexpr std::chrono::seconds kTimeToAnswerWatch{5};
+
+}  // namespace
+
+JobWatch::JobWatch(const SocketAddress& address, std::string_view key, const Deadline& deadline)
+    : place_(cat("the job at ", address.text())) {
+  Fd socket;
+  if (const int error = try_connect(address, deadline, socket); error != 0) {
+    throw connect_error(place_, error);
+  }
+  const uint16_t encrypted = key.empty() ? 0 : 1;
+  stream_ = shake_hands(std::move(socket), {.purpose = Purpose::watch, .encrypted = encrypted}, key,
+                        place_, deadline);
+  if (!stream_) {
+    throw Error(ErrorCode::bootstrap, place_ + " closed the connection",
+                {.cause = "it is starting or ending, or too many watch it already"});
+  }
+}
+
+std::vector<RankSight> JobWatch::look() {
+  const std::string question = FrameWriter(FrameType::look).finish();
+  const Deadline deadline = Deadline::after(kTimeToAnswerWatch);
+  // A failure shows when the answer is read.
+  write_exactly(stream_, std::as_bytes(std::span(question)), deadline);
+  std::map<int, RankSight> sights;
+  for (size_t size = 1; sights.size() < size;) {
+    std::string body;
+    int error = 0;
+    switch (read_frame(stream_, body, kMaxFrameBytes, deadline, &error)) {
+      case Transfer::complete:
+        break;
+      case Transfer::closed:
+        throw Error(ErrorCode::connection_lost,
+                    cat(place_, " has ended (", explain_close(error), ")"));
+      case Transfer::timed_out:
+        throw Error(ErrorCode::timeout, place_ + " does not answer",
+                    {.cause = "the rank that listens there is stopped"});
+    }
+    FrameReader frame(body);
+    RankSight sight = get_sight(frame);
+    if (frame.type() != FrameType::sight || !frame.ok() || sight.size < 1) {
+      throw Error(ErrorCode::bootstrap, place_ + " answered with nonsense");
+    }
+    size = static_cast<size_t>(sight.size);
+    sights[sight.rank] = std::move(sight);
+  }
+  std::vector<RankSight> all;
+  all.reserve(sights.size());
+  for (auto& [rank, sight] : sights) all.push_back(std::move(sight));
+  return all;
+}
+
+}  // namespace tutti::bootstrap

@@ -62,7 +62,6 @@ struct Patience {
 };
 class CommunicatorImpl;
 struct Operation;
-struct PreparedCall;
 // Tells apart the ranks whose calls progress by themselves; null: a call of none.
 const void* rank_behind(const Work& work);
 }  // namespace internal
@@ -171,11 +170,11 @@ class Prepared {
  private:
   friend class Communicator;
   Prepared(std::weak_ptr<internal::CommunicatorImpl> comm,
-           std::shared_ptr<const internal::PreparedCall> call)
+           std::shared_ptr<const internal::Operation> call)
       : comm_(std::move(comm)), call_(std::move(call)) {}
   std::shared_ptr<internal::CommunicatorImpl> comm() const;
   std::weak_ptr<internal::CommunicatorImpl> comm_;
-  std::shared_ptr<const internal::PreparedCall> call_;
+  std::shared_ptr<const internal::Operation> call_;
 };
 
 // Memory from Communicator::allocate(). Aligned to a page; zeroed.

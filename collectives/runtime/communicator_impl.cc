@@ -23,6 +23,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
+      stall_(rank_, members_, recorder_, stall_channel()),
       tally_(size()),
       changes_(members_),
       calls_made_(static_cast<uint32_t>(settings().get_int("TUTTI_FIRST_CALL") - 1)),
@@ -134,9 +135,9 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
     const CompiledCall& compiled = *operation.compiled;
     if (compiled.plan == nullptr) {
-      run_alone(compiled, operation.call.input, operation.call.output);
+      run_alone(operation);
     } else {
-      execution.start(operation.call, transport_);
+      execution.start(operation, transport_, tally_.received());
     }
     operation.started = true;
   }
@@ -246,20 +247,19 @@ void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
 }
 
 void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {
-  const Call& call = operation.call;
   const Signature& mine = operation.compiled->signature;
   const Signature theirs = decode(message.header.signature);
-  if (message.header.call == call.number && theirs == message.expected) {
-    raise_everywhere(
-        Error(ErrorCode::connection_lost,
-              cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
-                  message.header.slice, " of call ", call.number, " (", to_string(mine), ") where ",
-                  describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
-              {.cause = "the message was cut off or damaged on its way",
-               .rank = members_[message.peer]}));
+  if (message.header.call == operation.number && theirs == message.expected) {
+    raise_everywhere(Error(
+        ErrorCode::connection_lost,
+        cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
+            message.header.slice, " of call ", operation.number, " (", to_string(mine), ") where ",
+            describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
+        {.cause = "the message was cut off or damaged on its way",
+         .rank = members_[message.peer]}));
     return;
   }
-  raise_mismatch(call.number, message.expected, message.peer, message.header.call, theirs);
+  raise_mismatch(operation.number, message.expected, message.peer, message.header.call, theirs);
 }
 
 void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int peer,

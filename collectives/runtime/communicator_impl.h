@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,9 +29,9 @@
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/waiting/backoff.h"
 #include "collectives/runtime/waiting/flight_recorder.h"
-#include "collectives/runtime/waiting/lateness.h"
 #include "collectives/runtime/waiting/member_changes.h"
 #include "collectives/runtime/waiting/report_file.h"
+#include "collectives/runtime/waiting/stall_watch.h"
 #include "collectives/runtime/waiting/tally.h"
 #include "topology/domain.h"
 #include "transport/bootstrap/control/control.h"
@@ -109,15 +108,15 @@ class CommunicatorImpl final : public ControlClient {
   // How the ranks reach each other; null where there is only one.
   Paths* paths() { return paths_.get(); }
 
-  std::shared_ptr<const PreparedCall> prepare(const Request& request, const CallOptions& options);
+  std::shared_ptr<const Operation> prepare(const Request& request, const CallOptions& options);
   // Null when the call is complete at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
-  std::shared_ptr<Operation> start(const PreparedCall& prepared);
+  std::shared_ptr<Operation> start(const Operation& prepared);
   // A handle for the communicator's own use, also while it is being destroyed.
   Work start_unowned(const Request& request, const CallOptions& options);
   // Start and wait.
   void run(const Request& request, const CallOptions& options);
-  void run(const PreparedCall& prepared);
+  void run(const Operation& prepared);
   MessageInfo receive(const Request& request, const CallOptions& options);
   // Blocks until there is a message from `source` with `tag`, and leaves it.
   MessageInfo await_message(int source, int tag);
@@ -154,20 +153,12 @@ class CommunicatorImpl final : public ControlClient {
   Activity activity() override;
 
  private:
-  // What a stalled wait has learned of a peer.
-  struct PeerState {
-    bool made_call = false;
-    uint32_t last_call = 0;
-    Signature signature;
-    std::vector<int> waits_for;
-    bool destroyed = false;  // its communicator; it will never call again
-  };
-
   // setup.cc
   void open_transport(const CommunicatorImpl* parent);
   void take_early_connections();
   void close_transport();
   Paths::Events path_events();
+  StallWatch::Channel stall_channel();
   PointToPoint::Owner owner_of_messages();
   void check_group(std::span<const int> ranks, int tag) const;
   void meet(int next, int previous, int tag, uint64_t id);
@@ -191,14 +182,15 @@ class CommunicatorImpl final : public ControlClient {
                                    bool canonical, const Plans& plans) const;
 
   // start.cc
-  PreparedCall plan(const Request& request, const CallOptions& options);
+  void plan(const Request& request, const CallOptions& options, Operation& operation);
   [[gnu::noinline]] void follow(std::span<const Work> works);
-  const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared,
-                                                 std::span<const Work> after = {});
-  [[gnu::noinline]] static void run_alone(const CompiledCall& compiled, const std::byte* input,
-                                          std::byte* output);
+  const std::shared_ptr<Operation>& start_locked(const Request& request,
+                                                 const CallOptions& options);
+  const std::shared_ptr<Operation>& start_locked(const Operation& prepared);
+  const std::shared_ptr<Operation>& start_planned(const std::shared_ptr<Operation>& operation);
+  [[gnu::noinline]] static void run_alone(const Operation& operation);
   // `probes`: a receive that leaves its message where it is.
-  const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared, bool probes = false);
+  void enqueue(Operation& operation, bool probes = false);
   const std::shared_ptr<Operation>& start_probe(int source, int tag);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
   void announce(Operation& operation);
@@ -242,22 +234,14 @@ class CommunicatorImpl final : public ControlClient {
   void look_at_stall(Operation& operation, Patience& patience);
   void end_stall(Patience& patience);
   void interrupt_stall(Patience& patience);
-  void forget_answers();
   std::vector<int> missing(const Operation& operation);
   std::vector<Want> wants(const Operation& operation);
-  void ask_peers(const Operation& operation, bool again);
   void check_answers(const Operation& operation);
   void check_gone(const Operation& operation);
   void raise_gone(const Operation& operation, int peer, std::string_view how);
   void time_out(const Operation& operation);
   std::string explain_unclaimed();
-  // In words, and the rank at the end of the chain of who waits for whom (-1: nobody's, or this
-  // rank's own).
-  struct Missing {
-    std::string text;
-    int culprit = -1;  // of the job
-  };
-  Missing explain_missing(const Operation& operation);
+  StallWatch::Explanation explain_missing(const Operation& operation);
 
   const std::shared_ptr<Engine> engine_;
   const uint64_t id_;
@@ -271,6 +255,7 @@ class CommunicatorImpl final : public ControlClient {
   const int64_t late_ns_;  // to wait so long for a rank is worth a warning; 0: never
   AbortState abort_;
   FlightRecorder recorder_;
+  StallWatch stall_;
   ReportFile report_file_;
   Tally tally_;
   Limits limits_;
@@ -315,14 +300,6 @@ class CommunicatorImpl final : public ControlClient {
   OperationPool pool_;
   CallCache kept_;
   std::shared_ptr<const CompiledCall> new_call_;  // of a call that is not kept
-
-  // What the control thread and a stalled wait tell each other.
-  std::mutex stall_mutex_;
-  std::vector<int> waits_for_;  // this rank's own, for who asks
-  std::set<int> asked_;         // ranks that the question went to
-  uint32_t asked_call_ = 0;
-  std::map<int, PeerState> answers_;  // by rank
-  Lateness lateness_;
 };
 
 }  // namespace tutti::internal

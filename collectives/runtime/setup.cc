@@ -137,6 +137,13 @@ Paths::Events CommunicatorImpl::path_events() {
   return events;
 }
 
+StallWatch::Channel CommunicatorImpl::stall_channel() {
+  return {
+      .ask = [this](int peer, uint32_t call) { engine_->control().ask(id_, members_[peer], call); },
+      .way_to = [this](int peer) { return engine_->control().way_to(members_[peer]); },
+      .describe = [this](int rank) { return engine_->control().describe(rank); }};
+}
+
 PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
   return {
       .abort = abort_,
@@ -148,7 +155,7 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
                            const Unexpected& message) { report_unexpected(operation, message); },
       .misfit =
           [this](const Operation& receive, int source, uint32_t call, const Signature& theirs) {
-            raise_mismatch(receive.call.number, receive.compiled->signature, source, call, theirs);
+            raise_mismatch(receive.number, receive.compiled->signature, source, call, theirs);
           },
       .compiled =
           [this](Buffer buffer, int source, const Signature& message) {

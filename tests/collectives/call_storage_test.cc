@@ -29,26 +29,40 @@ void finish(Handle& handle) {
   handle = nullptr;
 }
 
+const Handle& begun(OperationPool& pool) {
+  const Handle& operation = pool.take();
+  operation->begin();
+  return operation;
+}
+
 TEST(OperationPool, UsesTheLastOneAgain) {
   OperationPool pool;
-  Handle first = pool.take();
+  Handle first = begun(pool);
   const Operation* const address = first.get();
   for (int call = 0; call < 1000; ++call) {
     finish(first);
-    first = pool.take();
+    first = begun(pool);
     EXPECT_EQ(first.get(), address);
     EXPECT_FALSE(first->done);
   }
   EXPECT_EQ(pool.size(), 1U);
 }
 
+// A call that is refused ends before it begins.
+TEST(OperationPool, TakesOneThatNeverBeganAgain) {
+  OperationPool pool;
+  const Operation* const refused = pool.take().get();
+  EXPECT_EQ(begun(pool).get(), refused);
+  EXPECT_EQ(pool.size(), 1U);
+}
+
 TEST(OperationPool, KeepsWhatIsInFlightOrHeld) {
   OperationPool pool;
-  Handle held = pool.take();
+  Handle held = begun(pool);
   held->done = true;
-  const Operation* const in_flight = pool.take().get();
+  const Operation* const in_flight = begun(pool).get();
   for (int call = 0; call < 100; ++call) {
-    Handle handle = pool.take();
+    Handle handle = begun(pool);
     EXPECT_NE(handle.get(), held.get());
     EXPECT_NE(handle.get(), in_flight);
     finish(handle);
@@ -61,7 +75,7 @@ TEST(OperationPool, ExaminesAFewForEachCall) {
   for (const size_t outstanding : {1000U, 4000U, 16'000U, 64'000U}) {
     OperationPool pool;
     std::vector<Handle> handles;
-    for (size_t call = 0; call < outstanding; ++call) handles.push_back(pool.take());
+    for (size_t call = 0; call < outstanding; ++call) handles.push_back(begun(pool));
     EXPECT_LE(pool.examined(), 4 * outstanding);
     EXPECT_LE(pool.size(), outstanding);
     // The same once more, in steady state: the oldest ends, another one begins.
@@ -69,7 +83,7 @@ TEST(OperationPool, ExaminesAFewForEachCall) {
     for (size_t call = 0; call < 2 * outstanding; ++call) {
       Handle& oldest = handles[call % outstanding];
       finish(oldest);
-      oldest = pool.take();
+      oldest = begun(pool);
     }
     EXPECT_LE(pool.examined() - before, 2 * 4 * outstanding);
     EXPECT_LE(pool.size(), 2 * outstanding);
@@ -85,7 +99,7 @@ TEST(OperationPool, StaysWithinTwiceWhatWasInUse) {
     if (handle != nullptr) {
       finish(handle);
     } else {
-      handle = pool.take();
+      handle = begun(pool);
     }
   }
   EXPECT_LE(pool.size(), 2 * handles.size());

@@ -184,34 +184,6 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
   EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch cannot change in a run")));
 }
 
-// Checkpoints had the model, and each setting, as a text.
-TEST_F(Resume, OfAnEarlierFormatIsTheSameRun) {
-  trained(made(4, "run"));
-  const std::string file = path("run/step-00000004/checkpoint.json");
-  std::ifstream in(file);
-  const std::string before{std::istreambuf_iterator<char>(in), {}};
-  Manifest manifest = parse_manifest(before, file);
-  const std::string data = manifest.configuration["data"]["fingerprint"];
-  manifest.model =
-      "gpt layers=2 heads=2 width=32 context=16 vocabulary=256 hidden=128 norm=layer "
-      "mlp=gelu positions=learned tied=1 bias=1";
-  ASSERT_EQ(completed_model(manifest.model), Gpt(testing::tiny_gpt()).configuration());
-  manifest.configuration = {{"model", manifest.model}, {"data", data},
-                            {"data-weights", ""},      {"optimizer", "adamw"},
-                            {"lr", "0.003"},           {"beta2", "0.999"},
-                            {"dropout", "0"},          {"batch", "4"},
-                            {"loss-scale", "none"},    {"stochastic-rounding", "no"},
-                            {"samples", "16"},         {"late-weights", "none"}};
-  std::ofstream(file) << to_text(manifest);
-  Made other = resumed(made(6, "run"));
-  other.options.schedule.peak = 0.01;
-  other.model.dropout = 0.1;
-  EXPECT_THAT(train_catching(other),
-              Each(AllOf(HasSubstr("lr: 0.003 in the checkpoint, 0.01 now"),
-                         HasSubstr("dropout: 0 in the checkpoint, 0.1 now"))));
-  EXPECT_EQ(trained(resumed(made(6, "run"))).result.resumed_at, 4u);
-}
-
 TEST_F(Resume, WithAnotherLayoutIsTheSameRun) {
   trained(made(4, "run"));
   Made run = resumed(made(4, "run"));

@@ -59,9 +59,7 @@ struct Manifest {
   int64_t step = 0;
   std::string run;  // the identity of the run that saved it; empty: an earlier format had none
   FenceMark fence;  // its writer's; number 0: an earlier format had none
-  // What the tensors belong to: Model::configuration(). Earlier formats have a line of text
-  // (models/earlier_models.h).
-  Json model = "";
+  Json model = "";     // the tensors': Model::configuration()
   Json configuration;  // the run's; empty: an earlier format had none
   Json state;          // the trainer's own; an object
   std::vector<FileEntry> files;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "collectives/runtime/calls/operation.h"
+
 namespace tutti {
 
 namespace {
@@ -17,14 +19,16 @@ bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
 
 }  // namespace
 
-void Execution::start(const Call& call, Transport* transport) {
-  call_ = &call;
-  compiled_ = call.compiled;
+void Execution::start(const internal::Operation& operation, Transport* transport,
+                      std::atomic<uint64_t>* received) {
+  operation_ = &operation;
+  compiled_ = &operation.running();
   plan_ = compiled_->plan;
   transport_ = transport;
+  received_ = received;
   if (unexpected_) unexpected_.reset();
   loans_.clear();
-  base_ = {const_cast<std::byte*>(call.input), call.output, nullptr};
+  base_ = {const_cast<std::byte*>(operation.input), operation.output, nullptr};
   const size_t steps = compiled_->moves.size();
   short_ = compiled_->slicing.slices <= 1 && compiled_->moves.few();
   uint64_t sets = 1;
@@ -208,7 +212,7 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
   const uint64_t elements = message_elements(slice, move, move.src);
   if (is_silent(elements, move.src, slice)) return Outcome::done;
   const uint64_t bytes = elements * width(move.widened);
-  const MessageHeader header{.call = call_->number,
+  const MessageHeader header{.call = operation_->number,
                              .slice = slice.number,
                              .step = static_cast<uint32_t>(step),
                              .bytes = static_cast<uint32_t>(bytes),
@@ -251,7 +255,7 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
   const MessageHeader* header = transport_->front(move.peer, slice.lane);
   if (header == nullptr) return false;
   const uint64_t bytes = elements * width(move.widened);
-  if (header->call != call_->number || !same(header->signature, move.signature) ||
+  if (header->call != operation_->number || !same(header->signature, move.signature) ||
       header->slice != slice.number || header->bytes != bytes) {
     unexpected_ = Unexpected{move.peer, *header, decode(move.signature), slice.number,
                              static_cast<uint32_t>(bytes)};
@@ -268,7 +272,7 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
     take(slice, move, received);
   }
   if (!transport_->release(move.peer, slice.lane)) return false;
-  std::atomic<uint64_t>& received = call_->received[move.peer];
+  std::atomic<uint64_t>& received = received_[move.peer];
   received.store(received.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
   return true;
 }

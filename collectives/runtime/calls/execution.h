@@ -33,14 +33,9 @@
 
 namespace tutti {
 
-// A call as the executor sees it.
-struct Call {
-  const CompiledCall* compiled = nullptr;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  uint32_t number = 0;
-  std::atomic<uint64_t>* received = nullptr;  // bytes by peer, of which this is the only writer
-};
+namespace internal {
+struct Operation;
+}
 
 // What a step waits for: a message on a connection, or that a peer takes one.
 struct Want {
@@ -60,8 +55,11 @@ struct Unexpected {
 
 class Execution {
  public:
-  // `transport` may be null when the program does not communicate. `call` must live until the end.
-  void start(const Call& call, Transport* transport);
+  // The operation lives until the end. `transport` may be null where the program does not
+  // communicate. `received` counts bytes by peer; the executions of a communicator are its only
+  // writers.
+  void start(const internal::Operation& operation, Transport* transport,
+             std::atomic<uint64_t>* received);
   // True if anything moved.
   bool progress() {
     const bool back = !loans_.empty() && take_back();
@@ -151,10 +149,11 @@ class Execution {
     return base_[space] + piece.offset + slice.shift[space];
   }
 
-  const Call* call_ = nullptr;
-  const CompiledCall* compiled_ = nullptr;  // the call's
+  const internal::Operation* operation_ = nullptr;
+  const CompiledCall* compiled_ = nullptr;  // the operation's
   const Plan* plan_ = nullptr;              // the compiled call's
   Transport* transport_ = nullptr;
+  std::atomic<uint64_t>* received_ = nullptr;
   std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
   std::optional<Unexpected> unexpected_;
 

@@ -40,9 +40,6 @@ class OperationPool {
   static const std::shared_ptr<Operation>& reuse(const std::shared_ptr<Operation>& operation) {
     // Whoever dropped its handle last is done with it.
     std::atomic_thread_fence(std::memory_order_acquire);
-    operation->started = false;
-    operation->awaited.store(false, std::memory_order_relaxed);
-    operation->done.store(false, std::memory_order_relaxed);
     return operation;
   }
 

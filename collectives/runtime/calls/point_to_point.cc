@@ -94,14 +94,14 @@ void PointToPoint::send(Operation& operation) {
   ++under_way_;
   if (is_early(operation)) return;
   Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
-  operation.call.number = ++out.made;
+  operation.number = ++out.made;
   if (operation.peer() != rank_) {
     out.calls.push_back(operation);
     return;
   }
-  const Message message{rank_, operation.call.number, operation.compiled->signature_words};
+  const Message message{rank_, operation.number, operation.compiled->signature_words};
   Operation* const receive = taker_of(message);
-  const std::span payload(operation.call.input, bytes_of(operation.compiled->signature));
+  const std::span payload(operation.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
     // Copied aside unless it is waited for: a rank that blocks here could never receive it.
     std::unique_ptr<std::byte[]> copy = room_for(message);
@@ -110,7 +110,7 @@ void PointToPoint::send(Operation& operation) {
     kept_.push_back({.message = message, .payload = std::move(copy)});
   } else {
     if (!fits(*receive, message)) return owner_.abandoned(operation);
-    if (!payload.empty()) std::memmove(receive->call.output, payload.data(), payload.size());
+    if (!payload.empty()) std::memmove(receive->output, payload.data(), payload.size());
     complete(*receive);
   }
   complete(operation);
@@ -138,7 +138,6 @@ OperationQueue& PointToPoint::list_of(const Operation& receive) {
 }
 
 void PointToPoint::receive(Operation& operation) {
-  operation.matched.reset();
   ++under_way_;
   if (is_early(operation)) return;
   operation.order = ++receives_;
@@ -172,7 +171,7 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
   const CompiledCall& wanted = *receive.compiled;
   const Signature signature = decode(message.signature);
   receive.received = describe(message.source, signature);
-  receive.call.number = message.call;
+  receive.number = message.call;
   const uint64_t room = wanted.signature.count;
   const bool right_length =
       wanted.may_be_shorter ? signature.count <= room : signature.count == room;
@@ -182,9 +181,8 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
     return false;
   }
   if (message.signature != wanted.signature_words || message.source != wanted.peer) {
-    receive.matched = owner_.compiled({receive.call.output, signature.count, signature.dtype},
+    receive.matched = owner_.compiled({receive.output, signature.count, signature.dtype},
                                       message.source, signature);
-    receive.call.compiled = receive.matched.get();
   }
   return true;
 }
@@ -193,7 +191,7 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
 void PointToPoint::get_ready(Incoming& in) {
   if (in.receives.empty() || in.ready == in.receives.front() || in.receives.front()->probes) return;
   in.ready = in.receives.front();
-  in.execution.start(in.ready->call, transport_);
+  in.execution.start(*in.ready, transport_, owner_.received);
 }
 
 // The usual case: exactly what the oldest receive asks for.
@@ -207,7 +205,7 @@ bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
     return false;
   }
   receive.received = describe(wanted.peer, wanted.signature);
-  receive.call.number = header.call;
+  receive.number = header.call;
   in.receives.pop_front();
   in.taker = &receive;
   ++in.taken;
@@ -227,7 +225,7 @@ bool PointToPoint::match(int source) {
   const Message message{source, header->call, header->signature};
   if (header->call != in.taken + 1 || header->slice != 0 || !is_message(header->signature)) {
     Operation& waiting = in.receives.empty() ? *from_any_.front() : *in.receives.front();
-    waiting.call.number = in.taken + 1;
+    waiting.number = in.taken + 1;
     owner_.unexpected(waiting, {source, *header, waiting.compiled->signature, 0, header->bytes});
     return false;
   }
@@ -260,7 +258,7 @@ bool PointToPoint::progress_from(int source) {
 
 bool PointToPoint::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
-    execution.start(operation.call, transport_);
+    execution.start(operation, transport_, owner_.received);
     operation.started = true;
   }
   const bool moved = execution.progress();
@@ -320,10 +318,9 @@ bool PointToPoint::keep(const Message& message) {
   Operation& operation = *kept.arriving;
   operation.compiled = owner_.compiled({kept.payload.get(), signature.count, signature.dtype},
                                        message.source, signature);
-  operation.call = {.compiled = operation.compiled.get(),
-                    .output = kept.payload.get(),
-                    .number = message.call,
-                    .received = owner_.received};
+  operation.begin();
+  operation.output = kept.payload.get();
+  operation.number = message.call;
   incoming_[static_cast<size_t>(message.source)].taker = &operation;
   return true;
 }
@@ -360,7 +357,7 @@ void PointToPoint::arrived(Operation& operation) {
 void PointToPoint::deliver(std::list<Kept>::iterator kept) {
   const uint64_t bytes = bytes_of(decode(kept->message.signature));
   Operation& receive = *kept->taker;
-  if (bytes > 0) std::memcpy(receive.call.output, kept->payload.get(), bytes);
+  if (bytes > 0) std::memcpy(receive.output, kept->payload.get(), bytes);
   if (kept->message.source != rank_) kept_bytes_ -= bytes;
   kept_.erase(kept);
   complete(receive);

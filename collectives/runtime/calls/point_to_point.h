@@ -51,7 +51,7 @@ class PointToPoint {
     // Of the receive of one message.
     std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
         compiled;
-    std::atomic<uint64_t>* received;  // Call::received
+    std::atomic<uint64_t>* received;  // Execution::start()
   };
 
   // `most_kept`: bytes of messages of other ranks that are kept aside without a thread that waits.

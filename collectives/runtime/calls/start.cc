@@ -20,23 +20,26 @@ namespace {
 
 }  // namespace
 
-std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
-                                                              const CallOptions& options) {
+std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& request,
+                                                           const CallOptions& options) {
   require_own_process();
   if (!options.after.empty()) {
     throw Error(ErrorCode::invalid_argument, "prepare: a prepared call follows no others",
                 {.remedy = "give CallOptions::after to calls that are started at once"});
   }
   const std::unique_lock lock = lock_for_call();
-  return std::make_shared<const PreparedCall>(plan(request, options));
+  auto prepared = std::make_shared<Operation>();
+  plan(request, options, *prepared);
+  return prepared;
 }
 
-PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
+void CommunicatorImpl::plan(const Request& request, const CallOptions& options,
+                            Operation& operation) {
   if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
-  return {.compiled = compiled_call_of(request, options),
-          .input = static_cast<const std::byte*>(request.input.data),
-          .output = static_cast<std::byte*>(request.output.data),
-          .timeout = options.timeout.value_or(timeout_)};
+  operation.compiled = compiled_call_of(request, options);
+  operation.input = static_cast<const std::byte*>(request.input.data);
+  operation.output = static_cast<std::byte*>(request.output.data);
+  operation.timeout = options.timeout.value_or(timeout_);
 }
 
 // The next call to start follows those of `works` that are not complete yet.
@@ -56,18 +59,17 @@ std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  std::shared_ptr<Operation> operation =
-      set_off(start_locked(plan(request, options), options.after));
+  std::shared_ptr<Operation> operation = set_off(start_locked(request, options));
   lock.unlock();
   engine_->callbacks().run();
   return operation;
 }
 
-std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
+std::shared_ptr<Operation> CommunicatorImpl::start(const Operation& prepared) {
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  std::shared_ptr<Operation> operation = set_off(start_locked(PreparedCall(prepared)));
+  std::shared_ptr<Operation> operation = set_off(start_locked(prepared));
   lock.unlock();
   engine_->callbacks().run();
   return operation;
@@ -77,14 +79,14 @@ void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  finish(start_locked(plan(request, options), options.after), std::move(lock));
+  finish(start_locked(request, options), std::move(lock));
 }
 
-void CommunicatorImpl::run(const PreparedCall& prepared) {
+void CommunicatorImpl::run(const Operation& prepared) {
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  finish(start_locked(PreparedCall(prepared)), std::move(lock));
+  finish(start_locked(prepared), std::move(lock));
 }
 
 // What can be sent is sent before the caller turns to something else.
@@ -130,26 +132,26 @@ void CommunicatorImpl::record_start(Operation& operation) {
   operation.begun = ticks();
   tally_.add_call(operation.compiled->signature_bytes);
   if (operation.point_to_point()) return;
-  recorder_.started(operation.call.number, operation.compiled->signature_words, operation.begun);
+  recorder_.started(operation.number, operation.compiled->signature_words, operation.begun);
 }
 
 // The clock is not read for a brief call that nobody had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
   if (operation.point_to_point()) return;
   const bool soon = operation.compiled->brief && !operation.active.begun();
-  recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
+  recorder_.finished(operation.number, soon ? operation.begun : ticks());
 }
 
 // The only rank's call, there and then.
-void CommunicatorImpl::run_alone(const CompiledCall& compiled, const std::byte* input,
-                                 std::byte* output) {
+void CommunicatorImpl::run_alone(const Operation& operation) {
+  const CompiledCall& compiled = *operation.compiled;
   const Collective collective = compiled.signature.collective;
   if (collective == Collective::barrier || collective == Collective::exscan) return;
   const auto start = [&](const Blocks& blocks) {
     return blocks.empty() ? 0 : blocks.displacements[0] * compiled.element_bytes;
   };
-  input += start(compiled.input_blocks);
-  output += start(compiled.output_blocks);
+  const std::byte* const input = operation.input + start(compiled.input_blocks);
+  std::byte* const output = operation.output + start(compiled.output_blocks);
   const uint64_t count =
       compiled.input_blocks.empty() ? compiled.input_count : compiled.input_blocks.counts[0];
   if (compiled.reduction.op == ReduceOp::premul_sum) {
@@ -159,42 +161,49 @@ void CommunicatorImpl::run_alone(const CompiledCall& compiled, const std::byte* 
   }
 }
 
-const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared,
-                                                                 std::span<const Work> after) {
-  if (!after.empty()) follow(after);
-  if (prepared.compiled->plan != nullptr || prepared.compiled->point_to_point() || following_) {
-    return enqueue(std::move(prepared));
+const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Request& request,
+                                                                 const CallOptions& options) {
+  const std::shared_ptr<Operation>& operation = pool_.take();
+  plan(request, options, *operation);
+  if (!options.after.empty()) follow(options.after);
+  return start_planned(operation);
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation& prepared) {
+  const std::shared_ptr<Operation>& operation = pool_.take();
+  operation->compiled = prepared.compiled;
+  operation->input = prepared.input;
+  operation->output = prepared.output;
+  operation->timeout = prepared.timeout;
+  return start_planned(operation);
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::start_planned(
+    const std::shared_ptr<Operation>& operation) {
+  const CompiledCall& compiled = *operation->compiled;
+  if (compiled.plan != nullptr || compiled.point_to_point() || following_) {
+    enqueue(*operation);
+    return operation;
   }
   static const std::shared_ptr<Operation> nothing;
-  run_alone(*prepared.compiled, prepared.input, prepared.output);
+  run_alone(*operation);
   return nothing;
 }
 
-const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared, bool probes) {
-  const CompiledCall& compiled = *prepared.compiled;
-  const std::shared_ptr<Operation>& operation = pool_.take();
-  Call& call = operation->call;
-  operation->compiled = std::move(prepared.compiled);
-  operation->timeout = prepared.timeout;
-  operation->begun = 0;
-  operation->active.end();
-  if (following_) operation->after = std::move(following_);
-  call = {.compiled = &compiled,
-          .input = prepared.input,
-          .output = prepared.output,
-          .number = 0,
-          .received = tally_.received()};
-  if (!compiled.point_to_point()) {
+// Until here the operation is the pool's.
+void CommunicatorImpl::enqueue(Operation& operation, bool probes) {
+  operation.begin();
+  if (following_) operation.after = std::move(following_);
+  if (!operation.point_to_point()) {
     if (++calls_made_ == 0) calls_made_ = 1;  // 0 stands for none
-    call.number = calls_made_;
-    collectives_.push_back(*operation);
-  } else if (compiled.sends) {
-    messages_.send(*operation);
+    operation.number = calls_made_;
+    collectives_.push_back(operation);
+  } else if (operation.compiled->sends) {
+    messages_.send(operation);
   } else {
-    operation->probes = probes;
-    messages_.receive(*operation);
+    operation.probes = probes;
+    messages_.receive(operation);
   }
-  return operation;
 }
 
 // ---- messages
@@ -203,13 +212,16 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  const std::shared_ptr<Operation> operation = start_locked(plan(request, options), options.after);
+  const std::shared_ptr<Operation> operation = start_locked(request, options);
   finish(operation, std::move(lock));
   return operation->received;
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int tag) {
-  return enqueue(plan(Request::recv({}, source), {.tag = tag}), true);
+  const std::shared_ptr<Operation>& operation = pool_.take();
+  plan(Request::recv({}, source), {.tag = tag}, *operation);
+  enqueue(*operation, true);
+  return operation;
 }
 
 MessageInfo CommunicatorImpl::await_message(int source, int tag) {

@@ -53,30 +53,24 @@ Activity CommunicatorImpl::activity() {
 // Ranks of the job.
 std::vector<int> CommunicatorImpl::waited_for() {
   std::vector<int> ranks;
-  const std::lock_guard lock(stall_mutex_);
-  for (const int peer : waits_for_) {
+  for (const int peer : stall_.waits_for()) {
     if (peer >= 0 && peer < size()) ranks.push_back(members_[static_cast<size_t>(peer)]);
   }
   return ranks;
 }
 
-// All the others wait for whoever is late; the first of them says it.
+// All the others wait for the late rank; the first of them says it.
 void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_ns) {
-  const uint32_t call = operation.call.number;
-  if (operation.point_to_point()) return;
-  {
-    const std::lock_guard lock(stall_mutex_);
-    if (lateness_.knows(call)) return;
-  }
+  const uint32_t call = operation.number;
+  if (operation.point_to_point() || stall_.knows_late(call)) return;
   const int culprit = explain_missing(operation).culprit;
   if (culprit < 0) return;
-  const std::lock_guard lock(stall_mutex_);
-  const uint32_t calls = lateness_.note(call, culprit);
   const int first = members_.front() == culprit ? 1 : 0;
-  if (!lateness_.is_news() || rank_ != first) return;
+  const std::optional<uint32_t> calls = stall_.note_late(call, culprit, rank_ == first);
+  if (!calls) return;
   log(LogLevel::warning,
       cat(engine_->control().describe(culprit), " comes late: the others have waited for it in ",
-          calls, " calls in a row, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,
+          *calls, " calls in a row, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,
           " s so far in call ", call, ", ", to_string(operation.compiled->signature),
           "; `tutti top` shows who waits for whom, TUTTI_LATE_WARNING sets the limit in seconds"));
 }

@@ -22,16 +22,14 @@ constexpr int64_t kSayAfterNs = 10'000'000'000;
 
 constexpr std::chrono::milliseconds kBetweenHooks(1);
 
+// Messages have no number that other ranks know.
+uint32_t asked_as(const Operation& operation) {
+  return operation.point_to_point() ? 0 : operation.number;
+}
+
 Deadline sooner(const Deadline& deadline, std::chrono::milliseconds at_most) {
   return Deadline::after(deadline.remaining(at_most));
 }
-
-struct Answer {  // on the control channel
-  uint32_t last_call = 0;
-  uint32_t made_call = 0;
-  std::array<uint64_t, 2> signature = {};
-  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
-};
 
 }  // namespace
 
@@ -109,26 +107,17 @@ Error CommunicatorImpl::end_by_abort() {
 
 void CommunicatorImpl::end_stall(Patience& patience) {
   interrupt_stall(patience);
-  if (std::exchange(patience.has_asked, false)) forget_answers();
+  // By the next stall the peers may all wait for others.
+  if (std::exchange(patience.has_asked, false)) stall_.forget_answers();
 }
 
 // What moved may be no more than a peer that gave up and has closed its connections: should this
 // call end before it asks again, the answers are still the best that is known.
 void CommunicatorImpl::interrupt_stall(Patience& patience) {
   const bool has_asked = patience.has_asked || patience.asked_ns != 0;
-  if (patience.asked_ns != 0) {
-    std::lock_guard lock(stall_mutex_);
-    waits_for_.clear();
-    asked_.clear();
-  }
+  if (patience.asked_ns != 0) stall_.stop_waiting();
   patience = {};
   patience.has_asked = has_asked;
-}
-
-// By the next stall they may all wait for others.
-void CommunicatorImpl::forget_answers() {
-  std::lock_guard lock(stall_mutex_);
-  answers_.clear();
 }
 
 void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
@@ -145,9 +134,9 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   if (waited < (late_ns_ == 0 ? kAskAfterNs : std::min(kAskAfterNs, late_ns_ / 2))) return;
   const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
-  if (patience.asked_ns == 0) forget_answers();
+  if (patience.asked_ns == 0) stall_.forget_answers();
   if (again) patience.asked_ns = waited;
-  ask_peers(operation, again);
+  stall_.ask(missing(operation), asked_as(operation), again);
   check_answers(operation);
   check_gone(operation);
   if (late_ns_ != 0 && waited > late_ns_) note_lateness(operation, waited);
@@ -178,83 +167,22 @@ std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
   return wants;
 }
 
-// Asks whoever is waited for, whoever these say that they wait for, and whoever is on the way
-// there, once each.
-void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
-  std::vector<int> peers = missing(operation);
-  std::lock_guard lock(stall_mutex_);
-  const uint32_t call = !operation.point_to_point() ? operation.call.number : 0;
-  if (call != asked_call_) answers_.clear();
-  if (again || call != asked_call_) asked_.clear();
-  asked_call_ = call;
-  waits_for_ = peers;
-  for (const auto& [peer, state] : answers_) {
-    peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
-  }
-  for (const int peer : std::vector<int>(peers)) {
-    if (peer == rank_) continue;
-    const int on_the_way = member(engine_->control().way_to(members_[peer]));
-    if (on_the_way < size()) peers.push_back(on_the_way);
-  }
-  for (const int peer : peers) {
-    if (peer != rank_ && asked_.insert(peer).second) {
-      engine_->control().ask(id_, members_[peer], call);
-    }
-  }
-}
-
 std::string CommunicatorImpl::on_question(int, uint32_t call) {
-  if (leaving_.load()) return {};
-  Answer answer{.last_call = recorder_.last_started()};
-  const uint32_t wanted = call != 0 ? call : answer.last_call;
-  if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
-    answer.made_call = 1;
-    answer.signature = encode(record->signature);
-  }
-  const std::optional<CallRecord> last = recorder_.find(answer.last_call);
-  if (call == 0 || (last && !last->finished)) {  // 0: asked from a point-to-point call
-    std::lock_guard lock(stall_mutex_);
-    std::copy_n(waits_for_.begin(), std::min(waits_for_.size(), answer.waits_for.size()),
-                answer.waits_for.begin());
-  }
-  return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
+  return leaving_.load() ? std::string() : stall_.answer(call);
 }
 
 void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view text) {
-  Answer answer;
   const int peer = member(world_rank);
-  std::lock_guard lock(stall_mutex_);
-  if (call != asked_call_ || peer >= size()) return;
-  PeerState& state = answers_[peer];
-  if (text.size() != sizeof(answer)) {
-    state.destroyed = text.empty();
-    return;
-  }
-  std::memcpy(&answer, text.data(), sizeof(answer));
-  state = {.made_call = answer.made_call != 0,
-           .last_call = answer.last_call,
-           .signature = decode(answer.signature),
-           .waits_for = {},
-           .destroyed = false};
-  for (const int32_t next : answer.waits_for) {
-    if (next >= 0 && next < size()) state.waits_for.push_back(next);
-  }
+  if (peer < size()) stall_.hear(peer, call, text);
 }
 
 // A peer that made the call with other arguments may never send the message that would tell.
 void CommunicatorImpl::check_answers(const Operation& operation) {
-  const Call& call = operation.call;
+  if (operation.point_to_point()) return;
   const Signature& mine = operation.compiled->signature;
-  std::map<int, PeerState> answers;
-  {
-    std::lock_guard lock(stall_mutex_);
-    if (asked_call_ != (!operation.point_to_point() ? call.number : 0)) return;
-    answers = answers_;
-  }
-  for (const auto& [peer, state] : answers) {
-    if (!operation.point_to_point() && state.made_call && !(state.signature == mine)) {
-      raise_mismatch(call.number, mine, peer, call.number, state.signature);
-    }
+  const std::optional<StallWatch::Misfit> misfit = stall_.misfit(operation.number, mine);
+  if (misfit) {
+    raise_mismatch(operation.number, mine, misfit->peer, operation.number, misfit->signature);
   }
 }
 
@@ -267,11 +195,8 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
   for (const int peer : missing(operation)) {
     if (engine_->control().has_left(members_[peer])) gone[peer] = "has left the job";
   }
-  {
-    std::lock_guard lock(stall_mutex_);
-    for (const auto& [peer, state] : answers_) {
-      if (state.destroyed) gone.try_emplace(peer, "has destroyed the communicator");
-    }
+  for (const int peer : stall_.destroyed()) {
+    gone.try_emplace(peer, "has destroyed the communicator");
   }
   if (gone.empty()) return;
   std::optional<int> judged;
@@ -301,16 +226,16 @@ void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::str
 }
 
 void CommunicatorImpl::time_out(const Operation& operation) {
-  const Missing missing = explain_missing(operation);
-  raise_everywhere(Error(
-      ErrorCode::timeout,
-      cat(describe(rank_), " gave up after ",
-          std::chrono::duration<double>(operation.timeout).count(), " s in ",
-          !operation.point_to_point() ? cat("call ", operation.call.number, ", ") : std::string(),
-          to_string(operation.compiled->signature), missing.text),
-      {.cause = "a rank is stuck, slow, or makes other calls",
-       .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",
-       .rank = missing.culprit}));
+  const StallWatch::Explanation missing = explain_missing(operation);
+  raise_everywhere(
+      Error(ErrorCode::timeout,
+            cat(describe(rank_), " gave up after ",
+                std::chrono::duration<double>(operation.timeout).count(), " s in ",
+                !operation.point_to_point() ? cat("call ", operation.number, ", ") : std::string(),
+                to_string(operation.compiled->signature), missing.text),
+            {.cause = "a rank is stuck, slow, or makes other calls",
+             .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",
+             .rank = missing.culprit}));
 }
 
 // A wrong tag shows in what came instead.
@@ -329,47 +254,11 @@ std::string CommunicatorImpl::explain_unclaimed() {
   return text;
 }
 
-// Follows who waits for whom: the culprit is where the chain ends, or whoever is in the way there.
-CommunicatorImpl::Missing CommunicatorImpl::explain_missing(const Operation& operation) {
-  std::vector<int> chain = missing(operation);
-  std::string text = operation.point_to_point() ? explain_unclaimed() : "";
-  int culprit = -1;
-  std::lock_guard lock(stall_mutex_);
-  for (size_t i = 0; i < chain.size(); ++i) {
-    if (chain[i] == rank_) {
-      text += "; waiting for a message to itself that it has not sent";
-      continue;
-    }
-    text += cat("; waiting for ", describe(chain[i]));
-    if (chain[i] != kAnySource) culprit = members_[chain[i]];
-    const auto answer = answers_.find(chain[i]);
-    if (answer == answers_.end()) {
-      const int way = engine_->control().way_to(members_[chain[i]]);
-      const bool way_is_open = way == members_[chain[i]] || answers_.contains(member(way));
-      if (!way_is_open) culprit = way;
-      text += way_is_open ? ", which does not answer"
-                          : cat(", which is behind ", engine_->control().describe(way),
-                                ", which does not answer");
-      continue;
-    }
-    const PeerState& peer = answer->second;
-    if (operation.point_to_point()) {  // point-to-point calls have no numbers
-      if (peer.waits_for.empty()) text += ", which waits for nobody";
-    } else if (peer.last_call == 0) {
-      text += ", which has made no call yet";
-    } else {
-      text += cat(", which is at call ", peer.last_call);
-      if (peer.made_call) text += cat(", ", to_string(peer.signature));
-    }
-    if (!peer.waits_for.empty()) {
-      text += cat(operation.point_to_point() ? ", which" : ", and", " waits for rank ",
-                  rank_ranges(peer.waits_for));
-    }
-    for (const int next : peer.waits_for) {
-      if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
-    }
-  }
-  return {text, culprit};
+StallWatch::Explanation CommunicatorImpl::explain_missing(const Operation& operation) {
+  const bool point_to_point = operation.point_to_point();
+  StallWatch::Explanation missing = stall_.explain(this->missing(operation), point_to_point);
+  if (point_to_point) missing.text = explain_unclaimed() + missing.text;
+  return missing;
 }
 
 }  // namespace tutti::internal

@@ -1,0 +1,175 @@
+#include "collectives/runtime/waiting/stall_watch.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace tutti::internal {
+namespace {
+
+struct Answer {  // on the control channel
+  uint32_t last_call = 0;
+  uint32_t made_call = 0;
+  std::array<uint64_t, 2> signature = {};
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
+};
+
+}  // namespace
+
+int StallWatch::member(int job_rank) const {
+  return static_cast<int>(std::ranges::find(members_, job_rank) - members_.begin());
+}
+
+void StallWatch::ask(std::vector<int> missing, uint32_t call, bool again) {
+  const std::lock_guard lock(mutex_);
+  if (call != asked_call_) answers_.clear();
+  if (again || call != asked_call_) asked_.clear();
+  asked_call_ = call;
+  waits_for_ = missing;
+  std::vector<int>& peers = missing;
+  for (const auto& [peer, state] : answers_) {
+    peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
+  }
+  for (const int peer : std::vector<int>(peers)) {
+    if (peer == rank_) continue;
+    const int on_the_way = member(channel_.way_to(peer));
+    if (on_the_way < size()) peers.push_back(on_the_way);
+  }
+  for (const int peer : peers) {
+    if (peer != rank_ && asked_.insert(peer).second) channel_.ask(peer, call);
+  }
+}
+
+void StallWatch::hear(int peer, uint32_t call, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  if (call != asked_call_) return;
+  PeerState& state = answers_[peer];
+  Answer answer;
+  if (text.size() != sizeof(answer)) {
+    state.destroyed = text.empty();
+    return;
+  }
+  std::memcpy(&answer, text.data(), sizeof(answer));
+  state = {.made_call = answer.made_call != 0,
+           .last_call = answer.last_call,
+           .signature = decode(answer.signature),
+           .waits_for = {},
+           .destroyed = false};
+  for (const int32_t next : answer.waits_for) {
+    if (next >= 0 && next < size()) state.waits_for.push_back(next);
+  }
+}
+
+void StallWatch::stop_waiting() {
+  const std::lock_guard lock(mutex_);
+  waits_for_.clear();
+  asked_.clear();
+}
+
+void StallWatch::forget_answers() {
+  const std::lock_guard lock(mutex_);
+  answers_.clear();
+}
+
+std::optional<StallWatch::Misfit> StallWatch::misfit(uint32_t call, const Signature& mine) const {
+  const std::lock_guard lock(mutex_);
+  if (call != asked_call_) return {};
+  for (const auto& [peer, state] : answers_) {
+    if (state.made_call && !(state.signature == mine)) return Misfit{peer, state.signature};
+  }
+  return {};
+}
+
+std::set<int> StallWatch::destroyed() const {
+  const std::lock_guard lock(mutex_);
+  std::set<int> peers;
+  for (const auto& [peer, state] : answers_) {
+    if (state.destroyed) peers.insert(peer);
+  }
+  return peers;
+}
+
+// The culprit is where the chain ends, or a rank that is in the way there.
+StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
+  Explanation found;
+  std::vector<int>& chain = missing;
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    if (chain[i] == rank_) {
+      found.text += "; waiting for a message to itself that it has not sent";
+      continue;
+    }
+    const int job_rank = members_[static_cast<size_t>(chain[i])];
+    found.text += cat("; waiting for ", channel_.describe(job_rank));
+    found.culprit = job_rank;
+    const auto answer = answers_.find(chain[i]);
+    if (answer == answers_.end()) {
+      const int way = channel_.way_to(chain[i]);
+      const bool way_is_open = way == job_rank || answers_.contains(member(way));
+      if (!way_is_open) found.culprit = way;
+      found.text += way_is_open ? ", which does not answer"
+                                : cat(", which is behind ", channel_.describe(way),
+                                      ", which does not answer");
+      continue;
+    }
+    found.text += describe(answer->second, point_to_point);
+    for (const int next : answer->second.waits_for) {
+      if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
+    }
+  }
+  return found;
+}
+
+std::string StallWatch::describe(const PeerState& peer, bool point_to_point) const {
+  std::string text;
+  if (point_to_point) {  // these calls have no numbers
+    if (peer.waits_for.empty()) text = ", which waits for nobody";
+  } else if (peer.last_call == 0) {
+    text = ", which has made no call yet";
+  } else {
+    text = cat(", which is at call ", peer.last_call);
+    if (peer.made_call) text += cat(", ", to_string(peer.signature));
+  }
+  if (!peer.waits_for.empty()) {
+    text +=
+        cat(point_to_point ? ", which" : ", and", " waits for rank ", rank_ranges(peer.waits_for));
+  }
+  return text;
+}
+
+std::string StallWatch::answer(uint32_t call) const {
+  Answer answer{.last_call = recorder_.last_started()};
+  const uint32_t wanted = call != 0 ? call : answer.last_call;
+  if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
+    answer.made_call = 1;
+    answer.signature = encode(record->signature);
+  }
+  const std::optional<CallRecord> last = recorder_.find(answer.last_call);
+  if (call == 0 || (last && !last->finished)) {  // 0: asked from a point-to-point call
+    const std::vector<int> waits_for = this->waits_for();
+    std::copy_n(waits_for.begin(), std::min(waits_for.size(), answer.waits_for.size()),
+                answer.waits_for.begin());
+  }
+  return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
+}
+
+std::vector<int> StallWatch::waits_for() const {
+  const std::lock_guard lock(mutex_);
+  return waits_for_;
+}
+
+bool StallWatch::knows_late(uint32_t call) const {
+  const std::lock_guard lock(mutex_);
+  return lateness_.knows(call);
+}
+
+std::optional<uint32_t> StallWatch::note_late(uint32_t call, int job_rank, bool is_told_here) {
+  const std::lock_guard lock(mutex_);
+  const uint32_t calls = lateness_.note(call, job_rank);
+  if (!lateness_.is_news() || !is_told_here) return {};
+  return calls;
+}
+
+}  // namespace tutti::internal

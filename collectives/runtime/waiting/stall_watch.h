@@ -1,0 +1,107 @@
+// What ranks whose calls stand still ask each other, and learn: whom each of them waits for, and
+// how far it is.
+//
+//     rank 0 waits for 1:   ask(1) ------>  answer(): "at call 7, waiting for 3"
+//            then asks 3:   ask(3) ------>  answer(): "has made no call yet"
+//     explain(): "waiting for rank 1, which is at call 7, and waits for rank 3; waiting for rank 3,
+//                 which has made no call yet"; rank 3 is the culprit
+//
+// Threads: any. Ranks are the communicator's, unless it is said.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/runtime/calls/signature.h"
+#include "collectives/runtime/waiting/flight_recorder.h"
+#include "collectives/runtime/waiting/lateness.h"
+
+namespace tutti::internal {
+
+class StallWatch {
+ public:
+  // The control channel, as far as it is used here. The functions must not block.
+  struct Channel {
+    std::function<void(int peer, uint32_t call)> ask;
+    std::function<int(int peer)> way_to;                // rank of the job: Control::way_to()
+    std::function<std::string(int job_rank)> describe;  // Control::describe()
+  };
+
+  // `members`: by rank, the rank in the job. Both references outlive the watch.
+  StallWatch(int rank, const std::vector<int>& members, const FlightRecorder& recorder,
+             Channel channel)
+      : rank_(rank), members_(members), recorder_(recorder), channel_(std::move(channel)) {}
+
+  // --- asking: calls are named by their numbers, 0 for messages
+
+  // Asks those that are missing, those that they said they wait for, and those on the way there,
+  // once each; `again`: all of them once more.
+  void ask(std::vector<int> missing, uint32_t call, bool again);
+  // The answer of `peer`; an empty one says that it has destroyed its communicator.
+  void hear(int peer, uint32_t call, std::string_view answer);
+  // This rank waits for nobody any more. The answers stay.
+  void stop_waiting();
+  void forget_answers();
+
+  // --- what was learned
+
+  // A peer that made this call with other arguments, and its signature.
+  struct Misfit {
+    int peer = 0;
+    Signature signature;
+  };
+  std::optional<Misfit> misfit(uint32_t call, const Signature& mine) const;
+  // Peers that have destroyed their communicator.
+  std::set<int> destroyed() const;
+  struct Explanation {
+    std::string text;
+    int culprit = -1;  // rank of the job: the end of the chain of who waits for whom; -1: nobody
+  };
+  // Follows who waits for whom, from those that are missing on.
+  Explanation explain(std::vector<int> missing, bool point_to_point) const;
+
+  // --- answering
+
+  std::string answer(uint32_t call) const;
+  // Whom this rank waits for.
+  std::vector<int> waits_for() const;
+
+  // --- the same rank late in many calls
+
+  bool knows_late(uint32_t call) const;
+  // In how many calls in a row `job_rank` was late, where that is news to the user.
+  std::optional<uint32_t> note_late(uint32_t call, int job_rank, bool is_told_here);
+
+ private:
+  struct PeerState {
+    bool made_call = false;
+    uint32_t last_call = 0;
+    Signature signature;
+    std::vector<int> waits_for;
+    bool destroyed = false;
+  };
+
+  int size() const { return static_cast<int>(members_.size()); }
+  int member(int job_rank) const;
+  std::string describe(const PeerState& peer, bool point_to_point) const;
+
+  const int rank_;
+  const std::vector<int>& members_;
+  const FlightRecorder& recorder_;
+  const Channel channel_;
+  mutable std::mutex mutex_;    // of all below
+  std::vector<int> waits_for_;  // this rank's own
+  std::set<int> asked_;
+  uint32_t asked_call_ = 0;
+  std::map<int, PeerState> answers_;
+  Lateness lateness_;
+};
+
+}  // namespace tutti::internal

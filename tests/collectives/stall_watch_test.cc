@@ -1,0 +1,155 @@
+// A watch on stalled calls, by itself: four watches answer each other's questions, with no
+// communicator.
+#include "collectives/runtime/waiting/stall_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/ticks.h"
+
+namespace tutti::internal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Ranks 0 to 3 of a communicator are ranks 10 to 13 of the job. A question is answered at once,
+// by those that answer.
+class StallWatchTest : public ::testing::Test {
+ protected:
+  StallWatchTest() {
+    for (int rank = 0; rank < 4; ++rank) {
+      FlightRecorder& recorder = recorders_.emplace_back();
+      watches_.emplace_back(
+          rank, members_, recorder,
+          StallWatch::Channel{.ask =
+                                  [this](int peer, uint32_t call) {
+                                    asked_.push_back({peer, call});
+                                  },
+                              .way_to = [this](int peer) { return ways_[peer]; },
+                              .describe = [](int rank) { return "R" + std::to_string(rank); }});
+    }
+  }
+
+  static Signature sum_of(uint64_t count) {
+    return {.collective = Collective::all_reduce, .dtype = DType::f32, .count = count};
+  }
+  void call(int rank, uint32_t number, uint64_t count = 4) {
+    recorders_[rank].started(number, encode(sum_of(count)), ticks());
+  }
+  // The ranks that were asked since the last time, each of which answers.
+  std::vector<int> answered(int asker) {
+    std::vector<int> peers;
+    for (const auto& [peer, call] : std::exchange(asked_, {})) {
+      peers.push_back(peer);
+      if (peer != silent_) watches_[asker].hear(peer, call, watches_[peer].answer(call));
+    }
+    return peers;
+  }
+
+  const std::vector<int> members_{10, 11, 12, 13};
+  std::vector<int> ways_{10, 11, 12, 13};  // by rank, the rank of the job that leads to it
+  int silent_ = -1;
+  std::deque<FlightRecorder> recorders_;
+  std::deque<StallWatch> watches_;
+  struct Question {
+    int peer;
+    uint32_t call;
+  };
+  std::vector<Question> asked_;
+};
+
+TEST_F(StallWatchTest, FollowsTheChainToItsEnd) {
+  for (const int rank : {0, 1, 2}) call(rank, 7);
+  watches_[1].ask({2}, 7, true);
+  watches_[2].ask({3}, 7, true);
+  asked_.clear();
+  watches_[0].ask({1}, 7, true);
+  EXPECT_THAT(answered(0), ElementsAre(1));
+  watches_[0].ask({1}, 7, false);
+  EXPECT_THAT(answered(0), ElementsAre(2)) << "those that were asked before are not asked again";
+  watches_[0].ask({1}, 7, false);
+  EXPECT_THAT(answered(0), ElementsAre(3));
+  const StallWatch::Explanation found = watches_[0].explain({1}, false);
+  EXPECT_EQ(found.culprit, 13);
+  EXPECT_EQ(found.text,
+            "; waiting for R11, which is at call 7, all_reduce of 4 f32, sum, and waits for rank 2"
+            "; waiting for R12, which is at call 7, all_reduce of 4 f32, sum, and waits for rank 3"
+            "; waiting for R13, which has made no call yet");
+  EXPECT_THAT(watches_[0].waits_for(), ElementsAre(1));
+}
+
+TEST_F(StallWatchTest, ARankBehindASilentOneIsNotToBlame) {
+  ways_[3] = 12;
+  silent_ = 2;
+  call(0, 1);
+  watches_[0].ask({3}, 1, true);
+  EXPECT_THAT(answered(0), ElementsAre(3, 2)) << "and the rank on the way to it";
+  watches_[0].forget_answers();
+  const StallWatch::Explanation found = watches_[0].explain({3}, false);
+  EXPECT_EQ(found.culprit, 12);
+  EXPECT_EQ(found.text, "; waiting for R13, which is behind R12, which does not answer");
+}
+
+TEST_F(StallWatchTest, FindsACallWithOtherArguments) {
+  call(0, 3);
+  call(1, 3, 5);
+  watches_[0].ask({1}, 3, true);
+  answered(0);
+  EXPECT_FALSE(watches_[0].misfit(2, sum_of(4))) << "of another call nothing is known";
+  const auto misfit = watches_[0].misfit(3, sum_of(4));
+  ASSERT_TRUE(misfit);
+  EXPECT_EQ(misfit->peer, 1);
+  EXPECT_EQ(misfit->signature.count, 5U);
+  call(1, 4, 4);
+  watches_[0].ask({1}, 4, true);
+  answered(0);
+  EXPECT_FALSE(watches_[0].misfit(4, sum_of(4)));
+}
+
+TEST_F(StallWatchTest, AnEmptyAnswerIsADestroyedCommunicator) {
+  watches_[0].ask({1, 2}, 1, true);
+  watches_[0].hear(1, 1, "");
+  watches_[0].hear(2, 1, "nonsense");
+  watches_[0].hear(3, 2, "");  // to the question of another call
+  EXPECT_THAT(watches_[0].destroyed(), ElementsAre(1));
+}
+
+TEST_F(StallWatchTest, AnswersOfOneStallAreNotThoseOfTheNext) {
+  call(1, 1);
+  watches_[0].ask({1}, 1, true);
+  answered(0);
+  watches_[0].stop_waiting();
+  EXPECT_THAT(watches_[0].waits_for(), IsEmpty());
+  EXPECT_EQ(watches_[0].explain({1}, false).text,
+            "; waiting for R11, which is at call 1, all_reduce of 4 f32, sum");
+  watches_[0].ask({1}, 2, false);
+  EXPECT_EQ(watches_[0].explain({1}, false).text, "; waiting for R11, which does not answer");
+}
+
+TEST_F(StallWatchTest, MessagesHaveNoNumbers) {
+  call(1, 9);
+  watches_[1].ask({2}, 9, true);
+  asked_.clear();
+  watches_[0].ask({1}, 0, true);
+  answered(0);
+  EXPECT_EQ(watches_[0].explain({1}, true).text,
+            "; waiting for R11, which waits for rank 2; waiting for R12, which does not answer");
+  EXPECT_EQ(watches_[0].explain({0}, true).culprit, -1) << "this rank itself";
+}
+
+TEST_F(StallWatchTest, ALateRankIsNewsAfterThreeCallsInARow) {
+  EXPECT_FALSE(watches_[0].note_late(1, 11, true));
+  EXPECT_TRUE(watches_[0].knows_late(1));
+  EXPECT_FALSE(watches_[0].note_late(2, 11, true));
+  EXPECT_EQ(watches_[0].note_late(3, 11, true), 3U);
+  EXPECT_FALSE(watches_[0].note_late(4, 11, true)) << "again after ten times as many";
+  EXPECT_FALSE(watches_[0].note_late(5, 12, true)) << "another one";
+}
+
+}  // namespace
+}  // namespace tutti::internal

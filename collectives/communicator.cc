@@ -288,10 +288,10 @@ Communicator Communicator::grow(int count) {
   if (count < 0) {
     throw Error(ErrorCode::invalid_argument, cat("grow: ", count, " ranks are no number of them"));
   }
-  return Communicator(require(impl_).grow(count));
+  return Communicator(require(impl_).survivors().grow(count));
 }
 
-Communicator Communicator::shrink() { return Communicator(require(impl_).shrink()); }
+Communicator Communicator::shrink() { return Communicator(require(impl_).survivors().shrink()); }
 
 Agreement Communicator::agree(uint64_t flags) { return require(impl_).agree(flags); }
 

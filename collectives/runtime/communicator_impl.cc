@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -19,16 +20,16 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       members_(std::move(members)),
       rank_(rank),
       epoch_(epoch),
-      all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
-      deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
       stall_(rank_, members_, recorder_, stall_channel()),
       tally_(size()),
-      changes_(members_),
+      devices_([this](int device) { return make_device_routes(device); }),
+      survivors_(engine_, id_, members_, epoch_, timeout_),
       calls_made_(static_cast<uint32_t>(settings().get_int("TUTTI_FIRST_CALL") - 1)),
-      messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"),
-                owner_of_messages()) {
+      messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"), owner_of_messages()),
+      compiler_(rank_, size(),
+                [this](int peer, bool sends) { return messages_.plan(peer, sends); }) {
   // Attached first, so that deaths and aborts end the waits for the other members. Whoever fails
   // tells them why.
   engine_->control().attach(id_, members_, this);
@@ -55,13 +56,25 @@ CommunicatorImpl::~CommunicatorImpl() {
                             {.cause = why.empty() ? "an error of its own: see what it says" : why,
                              .rank = members_[rank_]}));
   }
-  if (grow_failed_) engine_->spares().abandon();
-  leave_devices();
+  if (survivors_.grow_failed()) engine_->spares().abandon();
+  devices_.leave([this] { return meet_all(); });
   engine_->remove(this);
   lock_for_call();  // whoever sleeps on it lets go
   close_transport();
   abandon_calls();
   engine_->callbacks().run();
+}
+
+Membership CommunicatorImpl::membership() const {
+  const std::vector<uint64_t> words(members_.begin(), members_.end());
+  return {.epoch = epoch_, .digest = fnv_of_words(words)};
+}
+
+Agreement CommunicatorImpl::agree(uint64_t flags) {
+  const Agreed agreed = survivors().agree(flags);
+  Agreement agreement{.flags = agreed.flags, .living = {}};
+  for (const int rank : agreed.living) agreement.living.push_back(member(rank));
+  return agreement;
 }
 
 // ---- calls
@@ -229,7 +242,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
       write_report(error);
     }
   }
-  stop_devices(error);
+  devices_.stop(error);
 }
 
 // Says where this rank was, where that may help: it does not where another one has just given up.

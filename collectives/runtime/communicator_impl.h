@@ -19,19 +19,19 @@
 
 #include "base/abort.h"
 #include "collectives/communicator.h"
-#include "collectives/program/algorithm.h"
-#include "collectives/runtime/calls/call_cache.h"
+#include "collectives/runtime/calls/call_compiler.h"
 #include "collectives/runtime/calls/operation.h"
 #include "collectives/runtime/calls/operation_pool.h"
 #include "collectives/runtime/calls/operation_queue.h"
-#include "collectives/runtime/calls/plans.h"
 #include "collectives/runtime/calls/point_to_point.h"
+#include "collectives/runtime/device/device_front.h"
+#include "collectives/runtime/early_connections.h"
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/waiting/backoff.h"
 #include "collectives/runtime/waiting/flight_recorder.h"
-#include "collectives/runtime/waiting/member_changes.h"
 #include "collectives/runtime/waiting/report_file.h"
 #include "collectives/runtime/waiting/stall_watch.h"
+#include "collectives/runtime/waiting/survivors.h"
 #include "collectives/runtime/waiting/tally.h"
 #include "topology/domain.h"
 #include "transport/bootstrap/control/control.h"
@@ -43,29 +43,6 @@ namespace tutti::internal {
 class CommunicatorImpl;
 class DeviceRoutes;
 struct DeviceRequest;
-
-// The result of Control::agree(); meanwhile this rank's calls on all communicators make progress,
-// which peers may wait for. Throws Error(connection_lost) if the members are without this rank.
-Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
-                          const Contribution& contribution, std::chrono::nanoseconds timeout);
-// Throws Error(connection_lost) if `living` is without this rank.
-void require_in(const std::vector<int>& living, const Control& control);
-
-// A communicator that survivors make: all of them then agree whether each has made it.
-class MadeTogether {
- public:
-  // `members` has this rank.
-  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members,
-               uint64_t epoch);
-
-  bool made() const { return !problem_; }
-  // Once they have agreed. Throws why this rank has not made it, or that another one has not.
-  std::shared_ptr<CommunicatorImpl> take(bool all_have_made_it);
-
- private:
-  std::shared_ptr<CommunicatorImpl> communicator_;
-  std::optional<Error> problem_;
-};
 
 // The GPU of a call's buffers; of a rank without any, the thread's current one. Throws
 // Error(invalid_argument) where they are no GPU's.
@@ -92,8 +69,10 @@ class CommunicatorImpl final : public ControlClient {
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
   Agreement agree(uint64_t flags);
-  std::shared_ptr<CommunicatorImpl> shrink();
-  std::shared_ptr<CommunicatorImpl> grow(int count);
+  Survivors& survivors() {
+    require_own_process();
+    return survivors_;
+  }
   // Of a rank of the job; size() for one that is no member.
   int member(int world_rank) const;
   void abort(const std::string& reason);
@@ -155,7 +134,6 @@ class CommunicatorImpl final : public ControlClient {
  private:
   // setup.cc
   void open_transport(const CommunicatorImpl* parent);
-  void take_early_connections();
   void close_transport();
   Paths::Events path_events();
   StallWatch::Channel stall_channel();
@@ -163,23 +141,6 @@ class CommunicatorImpl final : public ControlClient {
   void check_group(std::span<const int> ranks, int tag) const;
   void meet(int next, int previous, int tag, uint64_t id);
   std::vector<Place> places() const;
-
-  // survivors.cc
-  MemberChanges<MadeTogether>::Agree over_control();
-  MadeTogether make_of(const Agreed& left);
-
-  // calls.cc
-  const std::shared_ptr<const CompiledCall>& compiled_call_of(const Request& request,
-                                                              const CallOptions& options);
-  std::shared_ptr<const CompiledCall> compile(Request request, const CallOptions& options);
-  void compile_send_recv(const Request& request, const CallOptions& options,
-                         CompiledCall& compiled);
-  void compile_collective(Request& request, const CallOptions& options, CompiledCall& compiled);
-  bool must_be_canonical(const Request& request, const CallOptions& options) const;
-  const Algorithm& algorithm_for(const Request& request, const CallOptions& options, bool canonical,
-                                 Plans& plans);
-  const Algorithm* named_algorithm(const Request& request, const CallOptions& options,
-                                   bool canonical, const Plans& plans) const;
 
   // start.cc
   void plan(const Request& request, const CallOptions& options, Operation& operation);
@@ -200,11 +161,10 @@ class CommunicatorImpl final : public ControlClient {
 
   // on_device.cc
   DeviceRequest device_request(const Request& request, const CallOptions& options);
-  DeviceRoutes& device_routes(int device);
+  std::unique_ptr<DeviceRoutes> make_device_routes(int device);
   std::shared_ptr<CommunicatorImpl> part(int color, int key);
   std::vector<std::byte> exchange(std::span<const std::byte> mine);
-  void stop_devices(const Error& error);
-  void leave_devices();
+  bool meet_all();
 
   // communicator_impl.cc
   std::unique_lock<std::mutex> lock_for_call();
@@ -249,8 +209,6 @@ class CommunicatorImpl final : public ControlClient {
   const int rank_;
   const uint64_t epoch_;  // Membership::epoch
   const int exceptions_ = std::uncaught_exceptions();
-  const std::string all_reduce_setting_;
-  const bool deterministic_;
   const std::chrono::nanoseconds timeout_;
   const int64_t late_ns_;  // to wait so long for a rank is worth a warning; 0: never
   AbortState abort_;
@@ -258,36 +216,18 @@ class CommunicatorImpl final : public ControlClient {
   StallWatch stall_;
   ReportFile report_file_;
   Tally tally_;
-  Limits limits_;
-  // Over the layout of the ranks, and in the order of their numbers, which canonical sums are in.
-  // Null where there is only one rank.
-  std::shared_ptr<Plans> plans_;
-  std::shared_ptr<Plans> plans_in_rank_order_;
   std::unique_ptr<Paths> paths_;
   Transport* transport_ = nullptr;  // that of paths_
-  struct EarlyConnection {
-    int peer = 0;
-    int lane = 0;
-    int number = 0;
-    ByteStream socket;
-  };
-  std::mutex opening_;
-  bool is_open_ = false;                // paths_ is there; guarded by opening_, as is the next:
-  std::vector<EarlyConnection> early_;  // connections that peers made before paths_ was there
+  EarlyConnections early_;
   SpinTime spin_time_;
   std::atomic<bool> leaving_{false};
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 
-  // Of calls on memory of GPUs, which come one at a time; once there was one.
-  std::mutex device_mutex_;
-  std::mutex device_pointer_mutex_;  // of whoever makes device_routes_, or stops them
-  std::unique_ptr<DeviceRoutes> device_routes_;
+  DeviceFront devices_;
   // Of one that a communicator has made for itself: it fails with this one.
   CommunicatorImpl* whole_ = nullptr;
 
-  std::mutex agreeing_;
-  MemberChanges<MadeTogether> changes_;  // guarded by it
-  bool grow_failed_ = false;             // the engine may have a part that refers to the engine
+  Survivors survivors_;
 
   std::mutex mutex_;        // guards everything below
   uint32_t calls_made_;     // the number of the last one
@@ -298,8 +238,7 @@ class CommunicatorImpl final : public ControlClient {
   Execution execution_;
   PointToPoint messages_;
   OperationPool pool_;
-  CallCache kept_;
-  std::shared_ptr<const CompiledCall> new_call_;  // of a call that is not kept
+  CallCompiler compiler_;
 };
 
 }  // namespace tutti::internal

@@ -33,22 +33,7 @@ int CommunicatorImpl::member(int world_rank) const {
 
 void CommunicatorImpl::on_connection(int world_rank, int lane, int number, ByteStream socket) {
   const int peer = member(world_rank);
-  if (peer >= size()) return;
-  const std::lock_guard lock(opening_);
-  if (is_open_) {
-    paths_->accept(peer, lane, number, std::move(socket));
-  } else {
-    early_.push_back({peer, lane, number, std::move(socket)});
-  }
-}
-
-void CommunicatorImpl::take_early_connections() {
-  const std::lock_guard lock(opening_);
-  is_open_ = true;
-  for (EarlyConnection& early : early_) {
-    paths_->accept(early.peer, early.lane, early.number, std::move(early.socket));
-  }
-  early_.clear();
+  if (peer < size()) early_.accept(peer, lane, number, std::move(socket));
 }
 
 void CommunicatorImpl::on_opened(int world_rank, int lane, ByteStream socket) {
@@ -66,20 +51,16 @@ std::vector<Place> CommunicatorImpl::places() const {
 }
 
 void CommunicatorImpl::open_transport(const CommunicatorImpl* parent) {
-  if (size() == 1) {
-    limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
-    return;
-  }
+  if (size() == 1) return;
   const auto throw_if_aborted = [this, parent] {
     abort_.throw_if_raised();
     if (parent != nullptr) parent->abort_.throw_if_raised();
   };
   paths_ = std::make_unique<Paths>(engine_->endpoint(), id_, members_, rank_, path_events(),
                                    throw_if_aborted);
-  take_early_connections();
+  early_.open(*paths_);
   transport_ = &paths_->transport();
   messages_.use(transport_);
-  limits_ = paths_->limits();
   abort_.add_waker([this] { engine_->wake(); });
   const std::vector<Place> places = this->places();
   const Layout layout = Layout::of(places);
@@ -87,14 +68,13 @@ void CommunicatorImpl::open_transport(const CommunicatorImpl* parent) {
     Plans::Kind kind;
     kind.shape = {.ranks = size(), .rank = rank_, .root = 0, .layout = over};
     kind.hosts = Hosts::of(places);
-    kind.limits = limits_;
+    kind.limits = paths_->limits();
     kind.any_shm = paths_->any_shm();
     kind.far = paths_->far();
     kind.lends = paths_->lends();
     return engine_->plans().plans_for(kind);
   };
-  plans_ = plans_over(layout);
-  plans_in_rank_order_ = plans_over(layout.in_rank_order());
+  compiler_.use(paths_->limits(), plans_over(layout), plans_over(layout.in_rank_order()));
 }
 
 Paths::Events CommunicatorImpl::path_events() {
@@ -161,7 +141,7 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
           [this](Buffer buffer, int source, const Signature& message) {
             Request request = Request::recv(buffer, source);
             request.own = message.own;
-            return compiled_call_of(request, {.tag = message.root});
+            return compiler_.compiled(request, {.tag = message.root});
           },
       .received = tally_.received()};
 }

@@ -36,7 +36,7 @@ std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& reques
 void CommunicatorImpl::plan(const Request& request, const CallOptions& options,
                             Operation& operation) {
   if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
-  operation.compiled = compiled_call_of(request, options);
+  operation.compiled = compiler_.compiled(request, options);
   operation.input = static_cast<const std::byte*>(request.input.data);
   operation.output = static_cast<std::byte*>(request.output.data);
   operation.timeout = options.timeout.value_or(timeout_);

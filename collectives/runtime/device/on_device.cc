@@ -89,8 +89,8 @@ DeviceRequest CommunicatorImpl::device_request(const Request& request, const Cal
   tutti::complete(wanted.request, rank_, size());
   check_spaces(wanted.request);
   if (size() == 1 || request.collective == Collective::send_recv) return wanted;
-  wanted.canonical = must_be_canonical(request, options);
-  wanted.named = named_algorithm(wanted.request, options, wanted.canonical, *plans_in_rank_order_);
+  wanted.canonical = compiler_.must_be_canonical(request, options);
+  wanted.named = compiler_.named_algorithm(wanted.request, options, wanted.canonical);
   return wanted;
 }
 
@@ -99,16 +99,15 @@ void CommunicatorImpl::run_on_device(const Request& request, const CallOptions& 
   if (size() == 1 && is_a_copy(wanted.request)) {
     return copy_alone(wanted.request, wanted.stream());
   }
-  const std::lock_guard lock(device_mutex_);
-  device_routes(device_of(wanted.request)).run(wanted);
+  devices_.with(device_of(wanted.request), [&](DeviceRoutes& routes) { routes.run(wanted); });
 }
 
 std::string CommunicatorImpl::algorithm_on_device(const Request& request,
                                                   const CallOptions& options) {
   const DeviceRequest wanted = device_request(request, options);
   if (size() == 1) return "";
-  const std::lock_guard lock(device_mutex_);
-  return device_routes(device_of(wanted.request)).algorithm_of(wanted);
+  return devices_.with(device_of(wanted.request),
+                       [&](DeviceRoutes& routes) { return routes.algorithm_of(wanted); });
 }
 
 std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes) {
@@ -123,12 +122,11 @@ std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes
                    "is register_memory()"});
   }
   if (size() == 1) return nullptr;
-  const std::lock_guard lock(device_mutex_);
-  return device_routes(memory.device).register_window(data, bytes);
+  return devices_.with(memory.device,
+                       [&](DeviceRoutes& routes) { return routes.register_window(data, bytes); });
 }
 
-DeviceRoutes& CommunicatorImpl::device_routes(int device) {
-  if (device_routes_) return *device_routes_;
+std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
   const auto misfit = [this](int peer) {
     raise_everywhere(
         Error(ErrorCode::mismatch,
@@ -141,7 +139,7 @@ DeviceRoutes& CommunicatorImpl::device_routes(int device) {
   };
   const std::vector<Place> places = this->places();
   DeviceRoutes::Means means{
-      .of_kernels = {.shape = size() > 1 ? plans_in_rank_order_->shape(0) : Shape{},
+      .of_kernels = {.shape = size() > 1 ? compiler_.shape() : Shape{},
                      .model = engine_->options().cost_model,
                      .algorithms = engine_->options().algorithms,
                      .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },
@@ -155,11 +153,7 @@ DeviceRoutes& CommunicatorImpl::device_routes(int device) {
             if (!abort_.raised()) raise_everywhere(error);
           },
       .aborted = [this] { return failure(); }};
-  const cuda::BesideCaptures beside;
-  auto made = std::make_unique<DeviceRoutes>(device, std::move(means));
-  const std::lock_guard lock(device_pointer_mutex_);
-  device_routes_ = std::move(made);
-  return *device_routes_;
+  return std::make_unique<DeviceRoutes>(device, std::move(means));
 }
 
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::part(int color, int key) {
@@ -181,39 +175,17 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-void CommunicatorImpl::stop_devices(const Error& error) {
-  const std::lock_guard lock(device_pointer_mutex_);
-  if (device_routes_) device_routes_->stop(error);
-}
-
-// Other ranks' kernels write to this one's memory until their last calls are over: it stays until
-// they leave, too.
-void CommunicatorImpl::leave_devices() {
-  if (!device_routes_) return;
+// Before the communicator ends; false where the other ranks have not come.
+bool CommunicatorImpl::meet_all() {
   constexpr std::chrono::seconds kPatience{2};
-  DeviceRoutes::Remains remains = device_routes_->end();
-  bool all_leave = false;
-  if (remains.kernels && remains.drained && !abort_.raised()) {
-    try {
-      const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
-      Patience patience;
-      all_leave = barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
-    } catch (const Error&) {  // others have ended otherwise
-    }
+  if (abort_.raised()) return false;
+  try {
+    const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
+    Patience patience;
+    return barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
+  } catch (const Error&) {  // others have ended otherwise
+    return false;
   }
-  std::unique_ptr<DeviceRoutes> routes;
-  {
-    const std::lock_guard lock(device_pointer_mutex_);
-    routes = std::move(device_routes_);
-  }
-  if (remains.kernels) remains.kernels->end();
-  const bool all_over = remains.drained && (all_leave || !remains.kernels);
-  if (all_over) return;
-  // What somebody may still write to is the process's until it ends.
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<DeviceRoutes::Remains>();  // NOLINT
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(remains));
 }
 
 }  // namespace tutti::internal

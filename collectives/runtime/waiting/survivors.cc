@@ -1,12 +1,9 @@
-// What the members that are left do after others have died: agree on who they are, and go on in a
-// communicator of their own. All of it goes over the control channel: the data paths of a
-// communicator that lost a member are aborted.
+#include "collectives/runtime/waiting/survivors.h"
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "base/hash.h"
 #include "base/mix_bits.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
@@ -57,26 +54,6 @@ void require_in(const std::vector<int>& living, const Control& control) {
                .rank = own});
 }
 
-Membership CommunicatorImpl::membership() const {
-  const std::vector<uint64_t> words(members_.begin(), members_.end());
-  return {.epoch = epoch_, .digest = fnv_of_words(words)};
-}
-
-MemberChanges<MadeTogether>::Agree CommunicatorImpl::over_control() {
-  require_own_process();
-  return [this](uint32_t number, const Contribution& contribution) {
-    return agree_over_control(*engine_, id_, number, contribution, timeout_);
-  };
-}
-
-Agreement CommunicatorImpl::agree(uint64_t flags) {
-  const std::lock_guard one_at_a_time(agreeing_);
-  const Agreed agreed = changes_.agree(flags, over_control());
-  Agreement agreement{.flags = agreed.flags, .living = {}};
-  for (const int rank : agreed.living) agreement.living.push_back(member(rank));
-  return agreement;
-}
-
 MadeTogether::MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id,
                            const std::vector<int>& members, uint64_t epoch) {
   const auto own = std::ranges::find(members, engine->control().rank());
@@ -97,39 +74,26 @@ std::shared_ptr<CommunicatorImpl> MadeTogether::take(bool all_have_made_it) {
                                 {.remedy = "look at what the other ranks say"}));
 }
 
-// A rank that takes part and is no member would not call.
-std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
-  require_own_process();
-  Control& control = engine_->control();
-  for (const int rank : engine_->spares().active()) {
-    const bool gone = control.has_died(rank) || control.has_left(rank);
-    if (gone || std::ranges::find(members_, rank) != members_.end()) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat(control.describe(rank),
-                    " takes part in the job, but not in the communicator "
-                    "that is to grow"),
-                {.remedy = "grow the communicator of all ranks that are left"});
-  }
-  Spares& spares = engine_->spares();
-  try {
-    auto grown = spares.grow(engine_, {.epoch = epoch_, .ranks = size() + count}, timeout_);
-    grow_failed_ = false;
-    return grown;
-  } catch (...) {
-    grow_failed_ = spares.unfinished();
-    throw;
-  }
+MemberChanges<MadeTogether>::Agree Survivors::over_control() const {
+  return [this](uint32_t number, const Contribution& contribution) {
+    return agree_over_control(*engine_, id_, number, contribution, timeout_);
+  };
 }
 
-std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
-  const std::lock_guard one_at_a_time(agreeing_);
+Agreed Survivors::agree(uint64_t flags) {
+  const std::lock_guard one_at_a_time(mutex_);
+  return changes_.agree(flags, over_control());
+}
+
+std::shared_ptr<CommunicatorImpl> Survivors::shrink() {
+  const std::lock_guard one_at_a_time(mutex_);
   const Control::Making making(engine_->control());
   auto changed = changes_.change([] { return ~uint64_t{0}; }, over_control(),
                                  [this](const Agreed& left) { return make_of(left); });
   return changed->made.take(changed->by_all);
 }
 
-MadeTogether CommunicatorImpl::make_of(const Agreed& left) {
+MadeTogether Survivors::make_of(const Agreed& left) const {
   require_in(left.living, engine_->control());
   std::vector<int> gone;
   for (const int rank : members_) {
@@ -141,6 +105,30 @@ MadeTogether CommunicatorImpl::make_of(const Agreed& left) {
     id = mix_bits(id + part + kGolden);
   }
   return MadeTogether(engine_, id, left.living, epoch_ + changes_.agreements());
+}
+
+// A rank that takes part and is no member would not call.
+std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
+  Control& control = engine_->control();
+  for (const int rank : engine_->spares().active()) {
+    const bool gone = control.has_died(rank) || control.has_left(rank);
+    if (gone || std::ranges::find(members_, rank) != members_.end()) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat(control.describe(rank),
+                    " takes part in the job, but not in the communicator "
+                    "that is to grow"),
+                {.remedy = "grow the communicator of all ranks that are left"});
+  }
+  Spares& spares = engine_->spares();
+  const int size = static_cast<int>(members_.size()) + count;
+  try {
+    auto grown = spares.grow(engine_, {.epoch = epoch_, .ranks = size}, timeout_);
+    grow_failed_ = false;
+    return grown;
+  } catch (...) {
+    grow_failed_ = spares.unfinished();
+    throw;
+  }
 }
 
 }  // namespace tutti::internal

@@ -1,13 +1,12 @@
-// From what the caller asked for to a compiled call: checks, choice of algorithm, plan.
+#include "collectives/runtime/calls/call_compiler.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "base/reduce.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/interchange/resolve.h"
-#include "collectives/runtime/communicator_impl.h"
 
 namespace tutti::internal {
 
@@ -23,10 +22,25 @@ bool is_whole(const Reduction& reduction) {
 
 }  // namespace
 
-// Calls that were made before are only looked up: what is checked of a call is in its key. Valid
-// until the next call.
-const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
-    const Request& request, const CallOptions& options) {
+// One rank has nobody to send to: any limits do.
+CallCompiler::CallCompiler(int rank, int size, MessagePlan message_plan)
+    : rank_(rank),
+      size_(size),
+      message_plan_(std::move(message_plan)),
+      all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
+      deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
+      limits_{.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20} {}
+
+void CallCompiler::use(const Limits& limits, std::shared_ptr<Plans> plans,
+                       std::shared_ptr<Plans> plans_in_rank_order) {
+  limits_ = limits;
+  plans_ = std::move(plans);
+  plans_in_rank_order_ = std::move(plans_in_rank_order);
+}
+
+// What is checked of a call is in its key.
+const std::shared_ptr<const CompiledCall>& CallCompiler::compiled(const Request& request,
+                                                                  const CallOptions& options) {
   // Nor are calls kept whose types are none.
   const bool has_types =
       static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
@@ -38,12 +52,12 @@ const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
   return kept_.put(key, algorithm, compile(request, options));
 }
 
-std::shared_ptr<const CompiledCall> CommunicatorImpl::compile(Request request,
-                                                              const CallOptions& options) {
-  tutti::complete(request, rank_, size());
+std::shared_ptr<const CompiledCall> CallCompiler::compile(Request request,
+                                                          const CallOptions& options) {
+  complete(request, rank_, size_);
   CompiledCall compiled;
   if (request.collective == Collective::send_recv) {
-    compile_send_recv(request, options, compiled);
+    compile_message(request, options, compiled);
   } else {
     compile_collective(request, options, compiled);
   }
@@ -51,8 +65,8 @@ std::shared_ptr<const CompiledCall> CommunicatorImpl::compile(Request request,
   return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 
-void CommunicatorImpl::compile_send_recv(const Request& request, const CallOptions& options,
-                                         CompiledCall& compiled) {
+void CallCompiler::compile_message(const Request& request, const CallOptions& options,
+                                   CompiledCall& compiled) const {
   const int lowest = request.sends ? 0 : kAnyTag;
   if (options.tag < lowest || options.tag > kLargestTag) {
     throw Error(ErrorCode::invalid_argument,
@@ -60,7 +74,7 @@ void CommunicatorImpl::compile_send_recv(const Request& request, const CallOptio
                     kLargestTag, request.sends ? "" : ", nor kAnyTag"));
   }
   compiled.input_count = request.input.count;
-  compiled.plan = messages_.plan(request.root, request.sends);
+  compiled.plan = message_plan_(request.root, request.sends);
   compiled.signature = {.collective = Collective::send_recv,
                         .dtype = request.dtype(),
                         .own = request.own,
@@ -72,13 +86,15 @@ void CommunicatorImpl::compile_send_recv(const Request& request, const CallOptio
   compiled.may_be_shorter = options.may_be_shorter;
 }
 
-void CommunicatorImpl::compile_collective(Request& request, const CallOptions& options,
-                                          CompiledCall& compiled) {
+void CallCompiler::compile_collective(Request& request, const CallOptions& options,
+                                      CompiledCall& compiled) {
   const Algorithm* algorithm = nullptr;
   const bool canonical = must_be_canonical(request, options);
   Plans* const plans = (canonical ? plans_in_rank_order_ : plans_).get();
   if (plans != nullptr) {
-    algorithm = &algorithm_for(request, options, canonical, *plans);
+    algorithm = named(request, options, canonical, *plans);
+    const Grade at_least = canonical ? Grade::canonical : Grade::same_bits;
+    if (algorithm == nullptr) algorithm = &plans->choose(wanted_of(request, size_, at_least));
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
     resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
   }
@@ -87,33 +103,24 @@ void CommunicatorImpl::compile_collective(Request& request, const CallOptions& o
     plan = &plans->plan(*algorithm, has_root(request.collective) ? request.root : 0,
                         lie_of(request) == Lie::in_place, arithmetic_of(request.op.op));
   }
-  compiled = compiled_of(std::move(request), rank_, size(), algorithm, plan);
+  compiled = compiled_of(std::move(request), rank_, size_, algorithm, plan);
 }
 
-bool CommunicatorImpl::must_be_canonical(const Request& request, const CallOptions& options) const {
+bool CallCompiler::must_be_canonical(const Request& request, const CallOptions& options) const {
   return reduces(request.collective) &&
          (is_ordered(request.op) || options.deterministic || deterministic_);
 }
 
-const Algorithm& CommunicatorImpl::algorithm_for(const Request& request, const CallOptions& options,
-                                                 bool canonical, Plans& plans) {
-  const Algorithm* const named = named_algorithm(request, options, canonical, plans);
-  if (named != nullptr) return *named;
-  const Grade at_least = canonical ? Grade::canonical : Grade::same_bits;
-  return plans.choose(wanted_of(request, size(), at_least));
-}
-
 // The one that the call or the setting names; null: the library chooses.
-const Algorithm* CommunicatorImpl::named_algorithm(const Request& request,
-                                                   const CallOptions& options, bool canonical,
-                                                   const Plans& plans) const {
+const Algorithm* CallCompiler::named(const Request& request, const CallOptions& options,
+                                     bool canonical, const Plans& plans) const {
   std::string_view wanted = options.algorithm;
   if (wanted.empty() && request.collective == Collective::all_reduce) wanted = all_reduce_setting_;
   if (wanted.empty() || wanted == "auto") return nullptr;
   const Algorithm& algorithm = resolve_algorithm(request.collective, wanted);
   std::string problem = why_unsupported(algorithm, plans.shape(request.root));
   if (!problem.empty()) {
-    problem = cat("does not run on ", size(), " ranks: ", problem);
+    problem = cat("does not run on ", size_, " ranks: ", problem);
   } else if (algorithm.grade < Grade::canonical && canonical) {
     problem =
         cat("is graded ", name(algorithm.grade), ", but ",

@@ -1,0 +1,109 @@
+// The way from a request to a compiled call, without a communicator.
+#include "collectives/runtime/calls/call_compiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "collectives/request.h"
+
+namespace tutti::internal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 4;
+const Limits kLimits{
+    .lanes = 1, .slots = 4, .message_bytes = 1 << 16, .p2p_message_bytes = 1 << 16};
+
+class CallCompilerTest : public ::testing::Test {
+ protected:
+  CallCompilerTest() : compiler_(1, kRanks, [this](int, bool) { return &message_; }) {
+    Plans::Kind kind;
+    kind.shape = {
+        .ranks = kRanks, .rank = 1, .root = 0, .layout = Layout::of(std::vector<Place>(kRanks))};
+    kind.hosts = Hosts::of(std::vector<Place>(kRanks));
+    kind.limits = kLimits;
+    kind.any_shm = true;
+    const auto plans = std::make_shared<Plans>(kind, CostModel{}, std::vector<const Algorithm*>{});
+    compiler_.use(kLimits, plans, plans);
+  }
+
+  Request sum(size_t count, ReduceOp op = ReduceOp::sum) {
+    return Request::all_reduce({in_.data(), count, DType::f32}, {out_.data(), count, DType::f32},
+                               op);
+  }
+  std::string refusal(const Request& request, const CallOptions& options) {
+    try {
+      compiler_.compiled(request, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  }
+
+  std::array<float, 64> in_{};
+  std::array<float, 64> out_{};
+  Plan message_;
+  CallCompiler compiler_;
+};
+
+TEST_F(CallCompilerTest, KeepsCallsOfOneKind) {
+  const auto first = compiler_.compiled(sum(8), {});
+  EXPECT_EQ(compiler_.compiled(sum(8), {}), first);
+  EXPECT_EQ(compiler_.compiled(sum(8), {.algorithm = "auto"}), first);
+  EXPECT_NE(compiler_.compiled(sum(9), {}), first);
+  EXPECT_NE(compiler_.compiled(sum(8, ReduceOp::max), {}), first);
+  EXPECT_NE(compiler_.compiled(sum(8), {.algorithm = "ring"}), first);
+}
+
+TEST_F(CallCompilerTest, TakesTheAlgorithmThatIsNamed) {
+  EXPECT_EQ(compiler_.compiled(sum(8), {.algorithm = "ring"})->algorithm->name, "ring");
+  EXPECT_EQ(compiler_.named_algorithm(sum(8), {.algorithm = "ring"}, false)->name, "ring");
+  EXPECT_EQ(compiler_.named_algorithm(sum(8), {}, false), nullptr);
+  EXPECT_THAT(refusal(sum(8), {.algorithm = "rign"}), HasSubstr("rign"));
+}
+
+TEST_F(CallCompilerTest, DeterministicCallsTakeCanonicalAlgorithmsOnly) {
+  EXPECT_FALSE(compiler_.must_be_canonical(sum(8), {}));
+  const CallOptions deterministic{.deterministic = true};
+  EXPECT_TRUE(compiler_.must_be_canonical(sum(8), deterministic));
+  EXPECT_EQ(compiler_.compiled(sum(8), deterministic)->algorithm->grade, Grade::canonical);
+  EXPECT_THAT(refusal(sum(8), {.algorithm = "ring", .deterministic = true}),
+              HasSubstr("a deterministic call needs a canonical algorithm"));
+}
+
+TEST_F(CallCompilerTest, AMessageRunsThePlanOfItsPeer) {
+  const Request send = Request::send({in_.data(), 3, DType::f32}, 2);
+  const auto compiled = compiler_.compiled(send, {.tag = 5});
+  EXPECT_EQ(compiled->plan, &message_);
+  EXPECT_EQ(compiled->peer, 2);
+  EXPECT_EQ(compiled->tag, 5);
+  EXPECT_TRUE(compiled->sends);
+  EXPECT_THAT(refusal(send, {.tag = kAnyTag}), HasSubstr("tag"));
+}
+
+TEST_F(CallCompilerTest, ARefusedCallIsNotKept) {
+  const Request wrong =
+      Request::broadcast({in_.data(), 4, DType::f32}, {out_.data(), 4, DType::f32}, 9);
+  EXPECT_THAT(refusal(wrong, {}), HasSubstr("root"));
+  EXPECT_THAT(refusal(wrong, {}), HasSubstr("root"));
+}
+
+TEST(CallCompiler, ARankAloneNeedsNoPlan) {
+  CallCompiler alone(0, 1, [](int, bool) { return nullptr; });
+  float value = 1;
+  const Request sum =
+      Request::all_reduce({&value, 1, DType::f32}, {&value, 1, DType::f32}, ReduceOp::sum);
+  EXPECT_EQ(alone.compiled(sum, {})->plan, nullptr);
+  EXPECT_EQ(alone.compiled(sum, {})->algorithm, nullptr);
+  EXPECT_THROW(alone.compiled(sum, {.algorithm = "rign"}), Error) << "wrong on one rank, too";
+}
+
+}  // namespace
+}  // namespace tutti::internal

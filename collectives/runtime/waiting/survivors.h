@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "collectives/communicator.h"
-#include "collectives/runtime/engine.h"
+#include "collectives/runtime/waiting/engine.h"
 #include "collectives/runtime/waiting/member_changes.h"
 #include "transport/bootstrap/control/control.h"
 

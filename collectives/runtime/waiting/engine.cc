@@ -1,4 +1,4 @@
-#include "collectives/runtime/engine.h"
+#include "collectives/runtime/waiting/engine.h"
 
 #include <algorithm>
 #include <chrono>

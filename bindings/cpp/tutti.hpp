@@ -7,7 +7,7 @@
 //   world.all_reduce(gradients);                                  // sum over all ranks, in place
 //   world.all_gather(mine, of_all);                               // vectors, arrays and spans are buffers
 //
-// Installed by tools/install. The training layer has headers of its own: <tutti/training/run/trainer.h>.
+// Installed by tools/install. The training layer has headers of its own: <tutti/training/trainer.h>.
 #pragma once
 
 #include "base/buffer.h"

@@ -9,7 +9,7 @@
 #include <tutti/training/modules/linear.h>
 #include <tutti/training/modules/slots.h>
 #include <tutti/training/modules/squared_error.h>
-#include <tutti/training/run/trainer.h>
+#include <tutti/training/trainer.h>
 
 #include <cmath>
 #include <cstdio>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
-#include "training/run/trainer.h"
+#include "training/run/train_options.h"
 
 namespace tutti::training {
 

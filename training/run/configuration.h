@@ -9,7 +9,7 @@
 #include "training/core/model.h"
 #include "training/core/schema.h"
 #include "training/data/data_set.h"
-#include "training/run/trainer.h"
+#include "training/run/train_options.h"
 
 namespace tutti::training {
 

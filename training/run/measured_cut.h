@@ -5,7 +5,7 @@
 
 #include "collectives/communicator.h"
 #include "training/data/data_set.h"
-#include "training/run/trainer.h"
+#include "training/run/train_options.h"
 
 namespace tutti::training {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "training/core/model.h"
-#include "training/run/trainer.h"
+#include "training/run/train_options.h"
 
 namespace tutti::training {
 

@@ -13,7 +13,7 @@
 #include "training/core/model.h"
 #include "training/engine/replica.h"
 #include "training/run/configuration.h"
-#include "training/run/trainer.h"
+#include "training/run/train_options.h"
 
 namespace tutti::training {
 

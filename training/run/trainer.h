@@ -10,77 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
-#include "training/checkpoint/writer.h"
+#include "base/error.h"
 #include "training/data/data_set.h"
 #include "training/engine/replica.h"
-#include "training/optimizers/registry.h"
-#include "training/optimizers/schedule.h"
-#include "training/run/feed.h"
-#include "training/survival/memory_copies.h"
+#include "training/run/train_options.h"
 
 namespace tutti::training {
-
-enum class Compression { none, bf16, f16, powersgd };
-
-struct TrainOptions {
-  // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.
-  uint64_t samples = 0;
-  uint64_t batch = 32;
-  uint64_t micro_batch = 8;
-  uint64_t seed = 1;
-  int workers = 1;
-  std::vector<double> data_weights;
-  bool document_mask = false;  // as the data sets have it: the run's configuration tells it
-
-  Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
-  LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
-
-  ReplicaOptions replica;    // its passes follow from the batch
-  bool measure_cut = false;  // of the pipeline: by timing the model's units first
-  Compression compression = Compression::none;
-  int compression_rank = 4;  // of PowerSGD
-
-  // Steps between flushes, with a schedule that is not flushed at each step; before validation and
-  // checkpoints it is as well, and after 1024 steps. 0: then only.
-  uint64_t flush_every = 16;
-
-  uint64_t validate_every = 0;  // steps; 0: at the end only
-  uint64_t validation_samples = 65536;
-
-  std::string checkpoint;         // a directory; empty: none
-  uint64_t checkpoint_every = 0;  // steps; 0: at the end only
-  int keep = 2;
-  // Training goes on while a checkpoint is written, from a copy in memory (MemoryReport::copies).
-  bool async_checkpoint = false;
-  // The step with the lowest loss on what is held out is saved when it is found, and stays.
-  bool keep_best = false;
-  // A directory belongs to one run (checkpoint/run_directory.h). A resumed run has the settings
-  // that it was saved with, but for those named here (configuration.h), as far as they are the
-  // run's and not its layout's.
-  bool resume = false;
-  std::optional<int64_t> resume_step;  // none: the newest
-  bool resume_or_new = false;          // a new run where the directory has no step
-  std::vector<std::string> allow_changed;
-  bool overwrite = false;  // the run that is in the directory goes when this one has its first step
-  // These ranks as the directory's writer, after others; empty: a start of its own
-  // (checkpoint/fence.h).
-  WriterHistory writers;
-  std::string initial;  // a safetensors file with parameters to start from
-  std::string trace;    // a file for Chrome's trace format
-  // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a
-  // signal's number). Then all ranks stop after that step, and save it. On all ranks, or on none.
-  // With `copies`: Departure.
-  std::function<int()> stop_requested;
-  // With these the ranks keep the state in memory (survival/), each time that so many steps were
-  // done; and a run that goes on from such a state begins with it.
-  std::shared_ptr<MemoryCopies> copies;
-  uint64_t copy_every = 1;
-  std::shared_ptr<KeptState> kept;
-  // What else the run was told, which the options above follow from: part of its configuration, as
-  // checkpoints keep it.
-  Json told = Json::object();
-};
 
 // Some ranks were asked to stop, for a second, and others were not, in a run that survives deaths:
 // those leave, with this, and the others go on without them. Thrown on all ranks after the same
@@ -176,14 +111,5 @@ class Trainer {
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
-
-// The last step of the run of steps that begins with `step` and has no flush in between.
-uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
-
-// Null where gradients are summed as they are.
-std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
-                                             const Layout& layout);
-// With what a replica must know of the steps that it will take.
-ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 
 }  // namespace tutti::training

@@ -12,7 +12,7 @@
 #include "training/core/schema.h"
 #include "training/models/registry.h"
 #include "training/parallel/mesh.h"
-#include "training/run/trainer.h"
+#include "training/run/train_options.h"
 #include "training/setup/command_line.h"
 
 namespace tutti::training {

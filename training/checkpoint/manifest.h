@@ -57,8 +57,8 @@ inline constexpr const char* kImportedFrom = "imported";
 
 struct Manifest {
   int64_t step = 0;
-  std::string run;  // the identity of the run that saved it; empty: an earlier format had none
-  FenceMark fence;  // its writer's; number 0: an earlier format had none
+  std::string run;     // the identity of the run that saved it; empty: an earlier format had none
+  FenceMark fence;     // its writer's; number 0: an earlier format had none
   Json model = "";     // the tensors': Model::configuration()
   Json configuration;  // the run's; empty: an earlier format had none
   Json state;          // the trainer's own; an object

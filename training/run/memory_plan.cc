@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "training/core/layout.h"
+#include "training/optimizers/registry.h"
 #include "training/pipeline/profile.h"
 
 namespace tutti::training {

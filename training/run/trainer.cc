@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/optimizers/noise_scale.h"
+#include "training/optimizers/registry.h"
 #include "training/run/configuration.h"
 #include "training/run/measured_cut.h"
 #include "training/run/run_origin.h"

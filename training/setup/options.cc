@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/optimizers/registry.h"
 #include "training/run/configuration.h"
 #include "training/setup/aliases.h"
 #include "training/setup/flags.h"

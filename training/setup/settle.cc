@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "training/optimizers/registry.h"
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"

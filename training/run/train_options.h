@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "training/checkpoint/writer.h"
 #include "training/engine/replica.h"
+#include "training/optimizers/registry.h"
 #include "training/optimizers/schedule.h"
 #include "training/run/feed.h"
 #include "training/survival/memory_copies.h"

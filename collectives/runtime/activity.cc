@@ -66,8 +66,8 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
   const int culprit = explain_missing(operation).culprit;
   if (culprit < 0) return;
   const int first = members_.front() == culprit ? 1 : 0;
-  const std::optional<uint32_t> calls = stall_.note_late(call, culprit, rank_ == first);
-  if (!calls) return;
+  const std::optional<uint32_t> calls = stall_.note_late(call, culprit);
+  if (!calls || rank_ != first) return;
   log(LogLevel::warning,
       cat(engine_->control().describe(culprit), " comes late: the others have waited for it in ",
           *calls, " calls in a row, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,

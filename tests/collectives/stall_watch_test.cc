@@ -143,12 +143,12 @@ TEST_F(StallWatchTest, MessagesHaveNoNumbers) {
 }
 
 TEST_F(StallWatchTest, ALateRankIsNewsAfterThreeCallsInARow) {
-  EXPECT_FALSE(watches_[0].note_late(1, 11, true));
+  EXPECT_FALSE(watches_[0].note_late(1, 11));
   EXPECT_TRUE(watches_[0].knows_late(1));
-  EXPECT_FALSE(watches_[0].note_late(2, 11, true));
-  EXPECT_EQ(watches_[0].note_late(3, 11, true), 3U);
-  EXPECT_FALSE(watches_[0].note_late(4, 11, true)) << "again after ten times as many";
-  EXPECT_FALSE(watches_[0].note_late(5, 12, true)) << "another one";
+  EXPECT_FALSE(watches_[0].note_late(2, 11));
+  EXPECT_EQ(watches_[0].note_late(3, 11), 3U);
+  EXPECT_FALSE(watches_[0].note_late(4, 11)) << "again after ten times as many";
+  EXPECT_FALSE(watches_[0].note_late(5, 12)) << "another one";
 }
 
 }  // namespace

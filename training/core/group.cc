@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -17,16 +16,27 @@ namespace {
 
 constexpr int kFirst = 0;
 
-// "ok RESULT", or the number of an ErrorCode and what the Error says.
+// "CODE TEXT", as decoded() reads it.
+std::string encoded(ErrorCode code, const std::string& text) {
+  return std::to_string(static_cast<int>(code)) + ' ' + text;
+}
+
+Error decoded(const std::string& words, const std::string& failed, const ErrorDetail& detail = {}) {
+  int code = static_cast<int>(ErrorCode::internal);
+  std::from_chars(words.data(), words.data() + words.size(), code);
+  return Error(static_cast<ErrorCode>(code), failed + words.substr(words.find(' ') + 1), detail);
+}
+
+// "ok RESULT", or an encoded error.
 constexpr std::string_view kGood = "ok ";
 
 std::string outcome_of(const std::function<std::string()>& work) {
   try {
     return std::string(kGood) + work();
+  } catch (const Error& error) {
+    return encoded(error.code(), error.what());
   } catch (const std::exception& error) {
-    const auto* ours = dynamic_cast<const Error*>(&error);
-    const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
-    return std::to_string(static_cast<int>(code)) + ' ' + error.what();
+    return encoded(ErrorCode::internal, error.what());
   }
 }
 
@@ -39,19 +49,27 @@ void wait_for_all(const Group& group) {
   }
 }
 
+// The text of the rank `root`, on every rank.
+std::string text_of(Communicator& communicator, int root, std::string text) {
+  std::array<uint64_t, 1> size = {text.size()};
+  communicator.broadcast(std::span<uint64_t>(size), root);
+  text.resize(size[0]);
+  if (size[0] > 0) {
+    const Buffer buffer{text.data(), text.size(), DType::u8};
+    communicator.broadcast({text.data(), text.size(), DType::u8}, buffer, root);
+  }
+  return text;
+}
+
 // The error of the lowest rank that has one.
 std::optional<Error> first_error(Communicator& communicator, const std::optional<Error>& own) {
   const int none = communicator.size();
   std::array<int32_t, 1> first = {own ? communicator.rank() : none};
   communicator.all_reduce(std::span<int32_t>(first), ReduceOp::min);
   if (first[0] == none) return std::nullopt;
-  std::string text = own ? own->what() : "";
-  std::array<int64_t, 2> head = {own ? static_cast<int64_t>(own->code()) : 0, std::ssize(text)};
-  communicator.broadcast(std::span<int64_t>(head), first[0]);
-  text.resize(static_cast<size_t>(head[1]));
-  const Buffer buffer{text.data(), text.size(), DType::u8};
-  communicator.broadcast({text.data(), text.size(), DType::u8}, buffer, first[0]);
-  return Error(static_cast<ErrorCode>(head[0]), text, {.where = communicator.describe(first[0])});
+  const std::string words =
+      text_of(communicator, first[0], own ? encoded(own->code(), own->what()) : "");
+  return decoded(words, "", {.where = communicator.describe(first[0])});
 }
 
 }  // namespace
@@ -84,14 +102,7 @@ std::vector<std::string> texts_of_all(Communicator& communicator, const std::str
 }
 
 std::string text_of_first(Communicator& communicator, std::string text) {
-  std::array<uint64_t, 1> size = {text.size()};
-  communicator.broadcast(std::span<uint64_t>(size), kFirst);
-  text.resize(size[0]);
-  if (size[0] > 0) {
-    const Buffer buffer{text.data(), text.size(), DType::u8};
-    communicator.broadcast({text.data(), text.size(), DType::u8}, buffer, kFirst);
-  }
-  return text;
+  return text_of(communicator, kFirst, std::move(text));
 }
 
 void throw_any(Communicator& communicator, const std::optional<Error>& own) {
@@ -106,7 +117,11 @@ void throw_any(Communicator& communicator, const std::optional<Error>& own) {
 }
 
 void throw_on_all(Communicator& communicator, const Error& error) {
-  throw_any(communicator, error);
+  try {
+    communicator.barrier();
+  } catch (const Error&) {
+    // A rank is gone by now: at that time all were here, or it died of something else.
+  }
   throw error;
 }
 
@@ -132,9 +147,7 @@ std::string done_by_first(const Group& group, const std::string& failed,
   const std::string outcome = group.from_first(group.rank == kFirst ? outcome_of(work) : "");
   if (outcome.starts_with(kGood)) return outcome.substr(kGood.size());
   wait_for_all(group);
-  int code = static_cast<int>(ErrorCode::internal);
-  std::from_chars(outcome.data(), outcome.data() + outcome.size(), code);
-  throw Error(static_cast<ErrorCode>(code), failed + outcome.substr(outcome.find(' ') + 1));
+  throw decoded(outcome, failed);
 }
 
 }  // namespace tutti::training

@@ -1,5 +1,5 @@
-// What ranks that train together tell each other besides tensors: texts, what one rank did for all
-// of them, and errors, which all of them throw.
+// Messages besides tensors among ranks that train together: texts, the result of work that one rank
+// did for all of them, and errors, which all of them throw.
 //
 // No rank throws before every rank has come to the call: the first one to leave would abort the
 // communicator, and the others would report that instead of the error.
@@ -29,18 +29,14 @@ void throw_any(Communicator& communicator, const std::optional<Error>& own);
 // Collective. Throws `error`, which every rank has found.
 [[noreturn]] void throw_on_all(Communicator& communicator, const Error& error);
 
-// Collective. Returns make(). Where it throws an Error on some rank, every rank throws.
+// Collective where make() throws an Error, which every rank finds. Returns make().
 template <typename Make>
 auto made_on_all(Communicator& communicator, Make&& make) {
-  std::optional<decltype(make())> made;
-  std::optional<Error> error;
   try {
-    made.emplace(make());
-  } catch (const Error& own) {
-    error = own;
+    return make();
+  } catch (const Error& error) {
+    throw_on_all(communicator, error);
   }
-  throw_any(communicator, error);
-  return *std::move(made);
 }
 
 // The ranks that save and resume together, or one process by itself. Both functions are collective.

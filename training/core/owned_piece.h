@@ -23,7 +23,7 @@ struct OwnedPiece {
   // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
   bool copy = false;
 
-  // What is updated: the masters, or the values themselves.
+  // The tensor that is updated: the masters, or the values themselves.
   Tensor updated() const {
     return master.empty() ? value : tensor_at(master.data(), DType::f32, 1, std::ssize(master));
   }

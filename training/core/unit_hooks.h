@@ -3,8 +3,8 @@
 
 namespace tutti::training {
 
-// What happens around a unit's calls: whoever keeps parameters elsewhere brings them and takes them
-// away (ZeRO-3), whoever sums gradients over ranks learns that a micro-batch's are added.
+// ZeRO-3 gathers and frees a unit's parameters in these calls; a synchronizer learns from them that
+// a micro-batch's gradients have been added.
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;

@@ -74,7 +74,7 @@ struct TrainOptions {
   std::shared_ptr<MemoryCopies> copies;
   uint64_t copy_every = 1;
   std::shared_ptr<KeptState> kept;
-  // What else the run was told, which the options above follow from: part of its configuration, as
+  // All settings of the run, from which the options above follow: part of its configuration, as
   // checkpoints keep it.
   Json told = Json::object();
 };

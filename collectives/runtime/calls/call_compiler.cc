@@ -38,7 +38,7 @@ void CallCompiler::use(const Limits& limits, std::shared_ptr<Plans> plans,
   plans_in_rank_order_ = std::move(plans_in_rank_order);
 }
 
-// What is checked of a call is in its key.
+// The key has everything that compile() checks.
 const std::shared_ptr<const CompiledCall>& CallCompiler::compiled(const Request& request,
                                                                   const CallOptions& options) {
   // Nor are calls kept whose types are none.

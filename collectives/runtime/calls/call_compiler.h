@@ -35,7 +35,7 @@ class CallCompiler {
   const std::shared_ptr<const CompiledCall>& compiled(const Request& request,
                                                       const CallOptions& options);
 
-  // Whether the sum's order must not depend on the algorithm.
+  // True where the result must not depend on the algorithm.
   bool must_be_canonical(const Request& request, const CallOptions& options) const;
   // The algorithm that the call or the setting names, in the order of the ranks' numbers; null: the
   // library chooses. Throws Error(unsupported) where it cannot run.

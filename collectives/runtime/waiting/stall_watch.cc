@@ -165,10 +165,10 @@ bool StallWatch::knows_late(uint32_t call) const {
   return lateness_.knows(call);
 }
 
-std::optional<uint32_t> StallWatch::note_late(uint32_t call, int job_rank, bool is_told_here) {
+std::optional<uint32_t> StallWatch::note_late(uint32_t call, int job_rank) {
   const std::lock_guard lock(mutex_);
   const uint32_t calls = lateness_.note(call, job_rank);
-  if (!lateness_.is_news() || !is_told_here) return {};
+  if (!lateness_.is_news()) return {};
   return calls;
 }
 

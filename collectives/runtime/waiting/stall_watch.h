@@ -1,5 +1,5 @@
-// What ranks whose calls stand still ask each other, and learn: whom each of them waits for, and
-// how far it is.
+// Questions and answers among ranks whose calls stand still: whom each of them waits for, and how
+// far it is.
 //
 //     rank 0 waits for 1:   ask(1) ------>  answer(): "at call 7, waiting for 3"
 //            then asks 3:   ask(3) ------>  answer(): "has made no call yet"
@@ -76,8 +76,8 @@ class StallWatch {
   // --- the same rank late in many calls
 
   bool knows_late(uint32_t call) const;
-  // In how many calls in a row `job_rank` was late, where that is news to the user.
-  std::optional<uint32_t> note_late(uint32_t call, int job_rank, bool is_told_here);
+  // Returns in how many calls in a row `job_rank` was late, where that is worth a warning.
+  std::optional<uint32_t> note_late(uint32_t call, int job_rank);
 
  private:
   struct PeerState {

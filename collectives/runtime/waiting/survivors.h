@@ -1,6 +1,6 @@
-// What the members of a communicator that are left do after others have died: agree on who they
-// are, and continue in a communicator of their own. All of it goes over the control channel, since
-// the data paths of a communicator that lost a member are aborted.
+// The surviving members of a communicator agree on who they are, and continue in a communicator of
+// their own. All of it goes over the control channel, since the data paths of a communicator that
+// lost a member are aborted.
 //
 // Threads: any; one at a time is at it.
 #pragma once

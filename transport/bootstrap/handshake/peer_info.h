@@ -1,4 +1,4 @@
-// Who a rank is, and where it listens.
+// Identity and listening addresses of a rank.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct RailAddress {
   uint16_t port = 0;
 };
 
-// What every rank knows of every other after the bootstrap.
+// An entry of the table of ranks, which every rank has after the bootstrap.
 struct PeerInfo {
   std::string host;     // name, for people
   std::string host_id;  // equal for ranks that can share memory

@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// What the members of a communicator that are left have agreed on.
+// The decision of the members of a communicator that are left.
 struct Agreed {
   uint64_t flags = 0;       // the bits that all of them have given
   std::vector<int> living;  // of the job, in the order of the members: those that took part
@@ -23,7 +23,7 @@ using AgreementEnd = std::variant<Agreed, Error>;
 // Throws the Error if it has failed.
 Agreed agreed_in(AgreementEnd end);
 
-// What a member gives to an agreement.
+// A member's part in an agreement.
 struct Contribution {
   std::vector<int> members;  // ranks of the job, alike on all members
   uint64_t flags = 0;

@@ -13,9 +13,6 @@
 
 namespace tutti {
 
-// How far a step got: it begins but waits for others (until finish()), or is finished.
-enum class Attempt : uint8_t { waits, begun, finished };
-
 class JointWalk {
  public:
   // `plans[r]`: rank r's. They must live as long as the walk.
@@ -31,9 +28,6 @@ class JointWalk {
   bool ended() const;
 
  private:
-  template <typename AttemptStep>
-  bool try_all(int32_t rank, const AttemptStep& attempt);
-
   std::vector<QueueWalk> walks_;
   std::deque<int32_t> awake_;
   std::vector<bool> is_awake_;
@@ -46,25 +40,9 @@ void JointWalk::run(const AttemptStep& attempt) {
     const int32_t rank = awake_.front();
     awake_.pop_front();
     is_awake_[rank] = false;
-    while (try_all(rank, attempt)) {
+    while (walks_[rank].progress([&](uint32_t, int32_t step) { return attempt(rank, step); })) {
     }
   }
-}
-
-template <typename AttemptStep>
-bool JointWalk::try_all(int32_t rank, const AttemptStep& attempt) {
-  QueueWalk& walk = walks_[rank];
-  bool moved = false;
-  for (size_t queue = 0; queue < walk.queues(); ++queue) {
-    while (const std::optional<QueueWalk::Next> next = walk.next(queue)) {
-      const Attempt result = attempt(rank, next->step);
-      if (result == Attempt::waits) break;
-      walk.begin(*next);
-      if (result == Attempt::finished) walk.finish(next->turn, next->step);
-      moved = true;
-    }
-  }
-  return moved;
 }
 
 }  // namespace tutti

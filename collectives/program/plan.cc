@@ -132,6 +132,24 @@ void sort_into_queues(Plan& plan) {
   }
 }
 
+void write_as_bits(Plan& plan) {
+  const size_t steps = plan.program.steps.size();
+  if (steps == 0 || steps > Plan::kFew) return;
+  plan.all_steps = ~uint64_t{0} >> (Plan::kFew - steps);
+  const auto bit = [](int32_t step) { return uint64_t{1} << step; };
+  plan.before.resize(steps);
+  for (size_t i = 0; i < steps; ++i) {
+    for (const int32_t need : plan.needs_of(static_cast<int32_t>(i))) {
+      plan.before[i].finished |= bit(need);
+    }
+  }
+  for (const Plan::Queue& queue : plan.queues) {
+    for (size_t i = 1; i < queue.steps.size(); ++i) {
+      plan.before[queue.steps[i]].begun |= bit(queue.steps[i - 1]);
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place) {
@@ -141,6 +159,7 @@ Plan make_plan(Collective collective, const Shape& shape, Program program, bool 
   plan.program = std::move(program);
   Dependencies(plan, in_place).find();
   sort_into_queues(plan);
+  write_as_bits(plan);
   return plan;
 }
 

@@ -29,6 +29,16 @@ struct Plan {
   // The steps that step i waits for: needs[first_need[i]] to needs[first_need[i + 1] - 1].
   std::vector<int32_t> first_need;
   std::vector<int32_t> needs;
+  // The same for plans of few steps, with a bit for each step: all of them, and by step those that
+  // must be finished before it begins, and those that must have begun, which stand before it in its
+  // queues. 0 and empty for plans of more steps.
+  static constexpr size_t kFew = 64;
+  struct Before {
+    uint64_t finished = 0;
+    uint64_t begun = 0;
+  };
+  uint64_t all_steps = 0;
+  std::vector<Before> before;
   // No rank needs what it sends to be copied aside (rendezvous.h). Else only what no step waits for
   // may be read in place.
   bool without_buffers = false;

@@ -4,12 +4,10 @@
 
 namespace tutti {
 
-void QueueWalk::reset(const Plan& plan, uint32_t turns) {
-  const size_t steps = plan.program.steps.size();
-  plan_ = &plan;
-  turns_ = steps == 0 ? 0 : turns;
-  oldest_ = 0;
-  cursors_.assign(plan.queues.size(), {});
+void QueueWalk::reset_queues() {
+  const size_t steps = plan_->program.steps.size();
+  if (steps == 0) turns_ = 0;
+  cursors_.assign(plan_->queues.size(), {});
   done_.assign(std::min(turns_, kWindow) * steps, 0);
   left_.fill(static_cast<uint32_t>(steps));
 }
@@ -23,7 +21,7 @@ std::optional<QueueWalk::Next> QueueWalk::next(size_t queue) const {
     return {};
   }
   if (!has_needs(cursor.turn, step)) return {};
-  return Next{queue, cursor.turn, step};
+  return Next{cursor.turn, step};
 }
 
 bool QueueWalk::has_needs(uint32_t turn, int32_t step) const {
@@ -38,10 +36,10 @@ bool QueueWalk::is_next_in_all(const Cursor& cursor, int32_t step) const {
   });
 }
 
-void QueueWalk::begin(const Next& next) {
-  const std::vector<int32_t>& all = plan_->send_queues[next.step];
-  if (all.empty()) advance(next.queue);
-  for (const int32_t queue : all) advance(queue);
+void QueueWalk::begin(size_t queue, int32_t step) {
+  const std::vector<int32_t>& all = plan_->send_queues[step];
+  if (all.empty()) advance(queue);
+  for (const int32_t each : all) advance(each);
 }
 
 void QueueWalk::advance(size_t queue) {
@@ -49,7 +47,7 @@ void QueueWalk::advance(size_t queue) {
   if (++cursor.index == plan_->queues[queue].steps.size()) cursor = {cursor.turn + 1, 0};
 }
 
-void QueueWalk::finish(uint32_t turn, int32_t step) {
+void QueueWalk::finish_in_queues(uint32_t turn, int32_t step) {
   const size_t steps = plan_->program.steps.size();
   done_[at(turn, step)] = 1;
   --left_[turn % kWindow];

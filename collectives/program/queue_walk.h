@@ -9,9 +9,13 @@
 //     them.
 //
 // Whether a message has come, or there is room for one, is for the caller to find out.
+//
+// One turn of few steps is walked by words in place of cursors: a bit for each step that is not
+// finished, and one for each that has not begun.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,40 +25,77 @@
 
 namespace tutti {
 
+// How far a step got: it begins but waits for others (until finish()), or is finished.
+enum class Attempt : uint8_t { waits, begun, finished };
+
 class QueueWalk {
  public:
   static constexpr uint32_t kWindow = 4;
 
-  struct Next {
-    size_t queue = 0;
-    uint32_t turn = 0;
-    int32_t step = 0;
-  };
-
   // `plan` must live as long as the walk.
-  void reset(const Plan& plan, uint32_t turns);
+  void reset(const Plan& plan, uint32_t turns) {
+    plan_ = &plan;
+    turns_ = turns;
+    oldest_ = 0;
+    by_words_ = turns <= 1 && plan.all_steps != 0;
+    if (!by_words_) return reset_queues();
+    ahead_ = unfinished_ = turns == 0 ? 0 : plan.all_steps;
+  }
 
-  size_t queues() const { return cursors_.size(); }
   bool ended() const { return oldest_ == turns_; }
-  // The queue's next step, where all that it needs of this rank is finished. A send to several
-  // peers is told of its first queue only.
-  std::optional<Next> next(size_t queue) const;
-  // Its queues go on to the steps behind it.
-  void begin(const Next& next);
+  // Calls attempt(turn, step) for each step that may begin, those among them that its successes let
+  // begin. True if anything moved.
+  template <typename AttemptStep>
+  bool progress(const AttemptStep& attempt) {
+    return by_words_ ? progress_words(attempt) : progress_queues(attempt);
+  }
+  // Calls visit(turn, step) for each step that may begin.
+  template <typename Visit>
+  void for_each_ready(const Visit& visit) const;
   // Steps that need it may begin.
-  void finish(uint32_t turn, int32_t step);
+  void finish(uint32_t turn, int32_t step) {
+    by_words_ ? finish_in_words(step) : finish_in_queues(turn, step);
+  }
   // Of a turn that has not ended.
-  bool finished(uint32_t turn, int32_t step) const { return done_[at(turn, step)] != 0; }
+  bool finished(uint32_t turn, int32_t step) const {
+    return by_words_ ? (unfinished_ & bit(step)) == 0 : done_[at(turn, step)] != 0;
+  }
 
  private:
   struct Cursor {
     uint32_t turn = 0;
     uint32_t index = 0;  // into the queue's steps
   };
+  struct Next {
+    uint32_t turn = 0;
+    int32_t step = 0;
+  };
+
+  void finish_in_words(int32_t step) {
+    unfinished_ &= ~bit(step);
+    if (unfinished_ == 0) oldest_ = turns_;
+  }
+  void reset_queues();
+  void finish_in_queues(uint32_t turn, int32_t step);
+  template <typename AttemptStep>
+  bool progress_words(const AttemptStep& attempt);
+  template <typename AttemptStep>
+  bool progress_queues(const AttemptStep& attempt);
+
+  static uint64_t bit(int32_t step) { return uint64_t{1} << step; }
+  bool may_begin(int32_t step) const {  // by words
+    const Plan::Before& before = plan_->before[static_cast<size_t>(step)];
+    return (before.finished & unfinished_) == 0 && (before.begun & ahead_) == 0;
+  }
 
   size_t at(uint32_t turn, int32_t step) const {
     return (turn % kWindow) * plan_->program.steps.size() + static_cast<size_t>(step);
   }
+  // The queue's next step, where all that it needs of this rank is finished. A send to several
+  // peers is told of its first queue only.
+  std::optional<Next> next(size_t queue) const;
+  // The step's queues go on to what is behind it.
+  void begin(size_t queue, int32_t step);
   bool has_needs(uint32_t turn, int32_t step) const;
   bool is_next_in_all(const Cursor& cursor, int32_t step) const;
   void advance(size_t queue);
@@ -62,9 +103,56 @@ class QueueWalk {
   const Plan* plan_ = nullptr;
   uint32_t turns_ = 0;
   uint32_t oldest_ = 0;  // the first turn that has not ended
-  std::vector<Cursor> cursors_;
+  bool by_words_ = false;
+  uint64_t unfinished_ = 0;  // steps
+  uint64_t ahead_ = 0;       // those of them that have not begun
+  // Otherwise:
+  std::vector<Cursor> cursors_;              // by queue
   std::vector<uint8_t> done_;                // by turn mod kWindow, then by step
   std::array<uint32_t, kWindow> left_ = {};  // steps that are not finished, by turn mod kWindow
 };
+
+template <typename AttemptStep>
+bool QueueWalk::progress_words(const AttemptStep& attempt) {
+  const uint64_t before = ahead_;
+  for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
+    const int32_t step = std::countr_zero(rest);
+    if (!may_begin(step)) continue;
+    const Attempt result = attempt(uint32_t{0}, step);
+    if (result == Attempt::waits) continue;
+    ahead_ &= ~bit(step);
+    if (result == Attempt::finished) finish_in_words(step);
+  }
+  return ahead_ != before;
+}
+
+template <typename AttemptStep>
+bool QueueWalk::progress_queues(const AttemptStep& attempt) {
+  bool moved = false;
+  for (size_t queue = 0; queue < cursors_.size(); ++queue) {
+    while (const std::optional<Next> next = this->next(queue)) {
+      const Attempt result = attempt(next->turn, next->step);
+      if (result == Attempt::waits) break;
+      begin(queue, next->step);
+      if (result == Attempt::finished) finish_in_queues(next->turn, next->step);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+template <typename Visit>
+void QueueWalk::for_each_ready(const Visit& visit) const {
+  if (by_words_) {
+    for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
+      const int32_t step = std::countr_zero(rest);
+      if (may_begin(step)) visit(uint32_t{0}, step);
+    }
+    return;
+  }
+  for (size_t queue = 0; queue < cursors_.size(); ++queue) {
+    if (const std::optional<Next> next = this->next(queue)) visit(next->turn, next->step);
+  }
+}
 
 }  // namespace tutti

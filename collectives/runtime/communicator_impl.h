@@ -148,10 +148,8 @@ class CommunicatorImpl final : public ControlClient {
   const std::shared_ptr<Operation>& start_locked(const Request& request,
                                                  const CallOptions& options);
   const std::shared_ptr<Operation>& start_locked(const Operation& prepared);
-  const std::shared_ptr<Operation>& start_planned(const std::shared_ptr<Operation>& operation);
+  const std::shared_ptr<Operation>& queue(const std::shared_ptr<Operation>& operation);
   [[gnu::noinline]] static void run_alone(const Operation& operation);
-  // `probes`: a receive that leaves its message where it is.
-  void enqueue(Operation& operation, bool probes = false);
   const std::shared_ptr<Operation>& start_probe(int source, int tag);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
   void announce(Operation& operation);

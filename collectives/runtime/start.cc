@@ -20,6 +20,16 @@ namespace {
 
 }  // namespace
 
+inline void CommunicatorImpl::plan(const Request& request, const CallOptions& options,
+                                   Operation& operation) {
+  if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
+  operation.compiled = compiler_.compiled(request, options);
+  operation.input = static_cast<const std::byte*>(request.input.data);
+  operation.output = static_cast<std::byte*>(request.output.data);
+  operation.timeout = options.timeout.value_or(timeout_);
+  operation.probes = false;
+}
+
 std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& request,
                                                            const CallOptions& options) {
   require_own_process();
@@ -31,15 +41,6 @@ std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& reques
   auto prepared = std::make_shared<Operation>();
   plan(request, options, *prepared);
   return prepared;
-}
-
-void CommunicatorImpl::plan(const Request& request, const CallOptions& options,
-                            Operation& operation) {
-  if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
-  operation.compiled = compiler_.compiled(request, options);
-  operation.input = static_cast<const std::byte*>(request.input.data);
-  operation.output = static_cast<std::byte*>(request.output.data);
-  operation.timeout = options.timeout.value_or(timeout_);
 }
 
 // The next call to start follows those of `works` that are not complete yet.
@@ -166,7 +167,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Request& 
   const std::shared_ptr<Operation>& operation = pool_.take();
   plan(request, options, *operation);
   if (!options.after.empty()) follow(options.after);
-  return start_planned(operation);
+  return queue(operation);
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation& prepared) {
@@ -175,35 +176,31 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   operation->input = prepared.input;
   operation->output = prepared.output;
   operation->timeout = prepared.timeout;
-  return start_planned(operation);
-}
-
-const std::shared_ptr<Operation>& CommunicatorImpl::start_planned(
-    const std::shared_ptr<Operation>& operation) {
-  const CompiledCall& compiled = *operation->compiled;
-  if (compiled.plan != nullptr || compiled.point_to_point() || following_) {
-    enqueue(*operation);
-    return operation;
-  }
-  static const std::shared_ptr<Operation> nothing;
-  run_alone(*operation);
-  return nothing;
+  operation->probes = false;
+  return queue(operation);
 }
 
 // Until here the operation is the pool's.
-void CommunicatorImpl::enqueue(Operation& operation, bool probes) {
-  operation.begin();
-  if (following_) operation.after = std::move(following_);
-  if (!operation.point_to_point()) {
-    if (++calls_made_ == 0) calls_made_ = 1;  // 0 stands for none
-    operation.number = calls_made_;
-    collectives_.push_back(operation);
-  } else if (operation.compiled->sends) {
-    messages_.send(operation);
-  } else {
-    operation.probes = probes;
-    messages_.receive(operation);
+const std::shared_ptr<Operation>& CommunicatorImpl::queue(
+    const std::shared_ptr<Operation>& operation) {
+  const CompiledCall& compiled = *operation->compiled;
+  if (compiled.plan == nullptr && !compiled.point_to_point() && !following_) {
+    static const std::shared_ptr<Operation> nothing;
+    run_alone(*operation);
+    return nothing;
   }
+  operation->begin();
+  if (following_) operation->after = std::move(following_);
+  if (!compiled.point_to_point()) {
+    if (++calls_made_ == 0) calls_made_ = 1;  // 0 stands for none
+    operation->number = calls_made_;
+    collectives_.push_back(*operation);
+  } else if (compiled.sends) {
+    messages_.send(*operation);
+  } else {
+    messages_.receive(*operation);
+  }
+  return operation;
 }
 
 // ---- messages
@@ -220,8 +217,8 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
 const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int tag) {
   const std::shared_ptr<Operation>& operation = pool_.take();
   plan(Request::recv({}, source), {.tag = tag}, *operation);
-  enqueue(*operation, true);
-  return operation;
+  operation->probes = true;
+  return queue(operation);
 }
 
 MessageInfo CommunicatorImpl::await_message(int source, int tag) {

@@ -4,12 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "collectives/program/algorithm.h"
 #include "collectives/program/joint_walk.h"
 
 namespace tutti {
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAreArray;
 
 using Kind = Plan::QueueKind;
 
@@ -28,26 +30,29 @@ Plan plan_of(int32_t ranks, int32_t rank, std::vector<Step> steps) {
                    false);
 }
 
+enum class By { words, queues };
+
 class Walk {
  public:
-  Walk(Plan plan, uint32_t turns) : plan_(std::move(plan)) { walk_.reset(plan_, turns); }
+  Walk(Plan plan, uint32_t turns, By by) : plan_(std::move(plan)) {
+    if (by == By::queues) plan_.all_steps = 0;
+    walk_.reset(plan_, turns);
+  }
 
   // Every step that may begin, as "turn.step".
   std::vector<std::string> may_begin() const {
     std::vector<std::string> all;
-    for (size_t queue = 0; queue < walk_.queues(); ++queue) {
-      if (const auto next = walk_.next(queue)) all.push_back(cat(next->turn, '.', next->step));
-    }
+    walk_.for_each_ready([&](uint32_t turn, int32_t step) { all.push_back(cat(turn, '.', step)); });
     return all;
   }
-  bool begin(int32_t step) {
-    for (size_t queue = 0; queue < walk_.queues(); ++queue) {
-      const std::optional<QueueWalk::Next> next = walk_.next(queue);
-      if (!next || next->step != step) continue;
-      walk_.begin(*next);
-      return true;
-    }
-    return false;
+  bool begin(int32_t wanted) {
+    bool begun = false;
+    walk_.progress([&](uint32_t, int32_t step) {
+      if (begun || step != wanted) return Attempt::waits;
+      begun = true;
+      return Attempt::begun;
+    });
+    return begun;
   }
   void finish(uint32_t turn, int32_t step) { walk_.finish(turn, step); }
   bool ended() const { return walk_.ended(); }
@@ -57,18 +62,22 @@ class Walk {
   QueueWalk walk_;
 };
 
-TEST(QueueWalk, StepsOfOneQueueBeginInOrderAndQueuesDoNotWaitForEachOther) {
+class OneTurn : public ::testing::TestWithParam<By> {};
+INSTANTIATE_TEST_SUITE_P(, OneTurn, ::testing::Values(By::words, By::queues),
+                         [](const auto& by) { return by.param == By::words ? "words" : "queues"; });
+
+TEST_P(OneTurn, StepsOfOneQueueBeginInOrderAndQueuesDoNotWaitForEachOther) {
   Walk walk(plan_of(3, 0,
                     {send({1}, {input(0)}), send({1}, {input(1)}), send({2}, {input(2)}),
                      recv(1, {output(0)})}),
-            1);
+            1, GetParam());
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.0", "0.2", "0.3"));
   ASSERT_TRUE(walk.begin(0));
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.1", "0.2", "0.3")) << "begun is enough";
 }
 
-TEST(QueueWalk, AStepBeginsWhenWhatItNeedsIsFinishedNotBegun) {
-  Walk walk(plan_of(2, 0, {recv(1, {output(0)}), copy({output(0)}, {output(1)})}), 1);
+TEST_P(OneTurn, AStepBeginsWhenWhatItNeedsIsFinishedNotBegun) {
+  Walk walk(plan_of(2, 0, {recv(1, {output(0)}), copy({output(0)}, {output(1)})}), 1, GetParam());
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.0"));
   ASSERT_TRUE(walk.begin(0));
   EXPECT_THAT(walk.may_begin(), IsEmpty());
@@ -80,9 +89,9 @@ TEST(QueueWalk, AStepBeginsWhenWhatItNeedsIsFinishedNotBegun) {
   EXPECT_TRUE(walk.ended());
 }
 
-TEST(QueueWalk, ASendToSeveralPeersIsToldOnceAndWaitsForItsTurnWithAll) {
+TEST_P(OneTurn, ASendToSeveralPeersIsToldOnceAndWaitsForItsTurnWithAll) {
   Walk walk(plan_of(3, 0, {send({2}, {input(0)}), send({1, 2}, {input(1)}), send({1}, {input(2)})}),
-            1);
+            1, GetParam());
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.0"));
   ASSERT_TRUE(walk.begin(0));
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.1"));
@@ -92,7 +101,7 @@ TEST(QueueWalk, ASendToSeveralPeersIsToldOnceAndWaitsForItsTurnWithAll) {
 
 TEST(QueueWalk, QueuesRunAheadOfTheOldestTurnByTheWindowOnly) {
   constexpr uint32_t kTurns = QueueWalk::kWindow + 2;
-  Walk walk(plan_of(2, 0, {send({1}, {input(0)}), recv(1, {output(0)})}), kTurns);
+  Walk walk(plan_of(2, 0, {send({1}, {input(0)}), recv(1, {output(0)})}), kTurns, By::queues);
   for (uint32_t turn = 0; turn < QueueWalk::kWindow; ++turn) {
     ASSERT_TRUE(walk.begin(0)) << turn;
     walk.finish(turn, 0);
@@ -104,7 +113,7 @@ TEST(QueueWalk, QueuesRunAheadOfTheOldestTurnByTheWindowOnly) {
 }
 
 TEST(QueueWalk, AnotherTurnNeedsItsOwnSteps) {
-  Walk walk(plan_of(2, 0, {recv(1, {output(0)}), send({1}, {output(0)})}), 2);
+  Walk walk(plan_of(2, 0, {recv(1, {output(0)}), send({1}, {output(0)})}), 2, By::queues);
   ASSERT_TRUE(walk.begin(0));
   walk.finish(0, 0);
   ASSERT_TRUE(walk.begin(0));
@@ -113,7 +122,50 @@ TEST(QueueWalk, AnotherTurnNeedsItsOwnSteps) {
   EXPECT_THAT(walk.may_begin(), IsEmpty());
 }
 
-TEST(QueueWalk, WithoutStepsItHasEnded) { EXPECT_TRUE(Walk(plan_of(2, 0, {}), 3).ended()); }
+TEST_P(OneTurn, WithoutStepsItHasEnded) {
+  EXPECT_TRUE(Walk(plan_of(2, 0, {}), 1, GetParam()).ended());
+  EXPECT_TRUE(Walk(plan_of(2, 0, {}), 3, GetParam()).ended());
+}
+
+// What is proved by one is proved of the other: in whatever order the steps of a catalogue's plans
+// begin and are finished, both let the same ones begin next.
+TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
+  std::mt19937 random(7);
+  const auto any_of = [&](const auto& all) {
+    return all[std::uniform_int_distribution<size_t>(0, all.size() - 1)(random)];
+  };
+  int walked = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (const int32_t ranks : {2, 3, 4, 8}) {
+      if (!algorithm->supports({.ranks = ranks}).empty()) continue;
+      for (const Plan& plan : make_plans(*algorithm, {.ranks = ranks})) {
+        if (plan.all_steps == 0) continue;
+        ++walked;
+        Walk words(plan, 1, By::words);
+        Walk queues(plan, 1, By::queues);
+        std::vector<int32_t> under_way;
+        while (!words.ended()) {
+          std::vector<std::string> ready = words.may_begin();
+          ASSERT_THAT(queues.may_begin(), UnorderedElementsAreArray(ready)) << algorithm->name;
+          const bool begins = under_way.empty() || (!ready.empty() && random() % 2 == 0);
+          ASSERT_TRUE(!begins || !ready.empty()) << algorithm->name;
+          if (begins) {
+            const int32_t step = std::stoi(any_of(ready).substr(2));
+            ASSERT_TRUE(words.begin(step) && queues.begin(step)) << algorithm->name;
+            under_way.push_back(step);
+          } else {
+            const int32_t step = any_of(under_way);
+            std::erase(under_way, step);
+            words.finish(0, step);
+            queues.finish(0, step);
+          }
+        }
+        EXPECT_TRUE(queues.ended()) << algorithm->name;
+      }
+    }
+  }
+  EXPECT_GT(walked, 100);
+}
 
 // What was begun is finished by somebody else.
 TEST(JointWalk, EndsWhenWhatWasBegunIsFinished) {

@@ -1,7 +1,6 @@
 #include "collectives/runtime/calls/execution.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "collectives/runtime/calls/operation.h"
 
@@ -29,16 +28,16 @@ void Execution::start(const internal::Operation& operation, Transport* transport
   if (unexpected_) unexpected_.reset();
   loans_.clear();
   base_ = {const_cast<std::byte*>(operation.input), operation.output, nullptr};
-  const size_t steps = compiled_->moves.size();
-  short_ = compiled_->slicing.slices <= 1 && compiled_->moves.few();
+  const Slicing& slicing = compiled_->slicing;
+  form_ = Form::slices;
   uint64_t sets = 1;
-  if (short_) {
-    left_ = compiled_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
-    ahead_ = left_;
+  if (slicing.slices <= 1) {
+    if (lanes_.size() != 1) lanes_.resize(1);
+    lanes_[0].reset(*plan_, slicing.slices);
   } else {
-    reset_lanes();
+    cut_into(slicing.slices, slicing.lanes);
     sets = QueueWalk::kWindow * lanes_.size();
-    form_unknown_ = compiled_->point_to_point() && !compiled_->sends;
+    if (compiled_->point_to_point() && !compiled_->sends) form_ = Form::unknown;
     if (compiled_->point_to_point() && compiled_->sends && can_send_whole()) go_whole();
   }
   if (scratch_bytes_ < compiled_->scratch_bytes * sets) {
@@ -47,6 +46,14 @@ void Execution::start(const internal::Operation& operation, Transport* transport
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
   }
   base_[static_cast<size_t>(Space::scratch)] = scratch_.get();
+}
+
+void Execution::cut_into(uint32_t slices, int lanes) {
+  const auto count = static_cast<uint32_t>(lanes);
+  lanes_.resize(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    lanes_[i].reset(*plan_, slices / count + (i < slices % count ? 1 : 0));
+  }
 }
 
 // ---- a point-to-point message as a whole
@@ -59,111 +66,84 @@ bool Execution::can_send_whole() const {
 }
 
 void Execution::go_whole() {
-  short_ = true;
-  left_ = 1;
-  ahead_ = 1;
+  form_ = Form::whole;
+  cut_into(1, 1);
 }
 
-// False while the sender has not said it.
-bool Execution::learn_form() {
+// False while the sender has not said it. A sender whose buffer's registration has ended sends
+// slices after all.
+bool Execution::know_form() {
   const Move& move = compiled_->moves[0];
+  if (compiled_->sends) {
+    if (loans_.empty() && !done() && !can_send_whole()) {
+      form_ = Form::slices;
+      cut_into(compiled_->slicing.slices, compiled_->slicing.lanes);
+    }
+    return true;
+  }
+  if (form_ == Form::whole) return true;
   const MessageHeader* const first = transport_->front(move.peer, transport_->lanes());
   if (first == nullptr) return false;
-  form_unknown_ = false;
+  form_ = Form::slices;
   if (first->bytes == move.elements * compiled_->element_bytes) go_whole();
   return true;
 }
 
-// ---- one slice, few steps
+// ---- lanes of slices
 
-bool Execution::progress_short() {
-  const Slice slice{.lane = compiled_->point_to_point() ? transport_->lanes() : 0};
-  const uint64_t before = ahead_;
-  for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
-    const int step = std::countr_zero(rest);
-    const Move& move = compiled_->moves[static_cast<size_t>(step)];
-    if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
-    const Outcome outcome = run(slice, static_cast<size_t>(step));
-    const uint64_t bit = uint64_t{1} << step;
-    if (outcome != Outcome::waits) ahead_ &= ~bit;
-    if (outcome == Outcome::done) left_ &= ~bit;
-    if (outcome == Outcome::lent) loans_.back().step = step;
-    if (unexpected_) break;
+inline Attempt Execution::run(const Slice& slice, size_t step) {
+  const Move& move = compiled_->moves[step];
+  switch (move.kind) {
+    case StepKind::send:
+      return run_send(slice, step);
+    case StepKind::recv:
+    case StepKind::recv_reduce:
+      return run_recv(slice, move) ? Attempt::finished : Attempt::waits;
+    case StepKind::reduce:
+      run_reduce(slice, move);
+      break;
+    case StepKind::copy:
+      run_copy(slice, move);
+      break;
   }
-  return ahead_ != before;
+  return Attempt::finished;
+}
+
+bool Execution::progress() {
+  bool moved = !loans_.empty() && take_back();
+  if (form_ != Form::slices && !know_form()) return moved;
+  int lane = 0;
+  for (QueueWalk& walk : lanes_) {
+    Slice slice = slice_at(lane, 0);
+    uint32_t at = 0;
+    moved |= walk.progress([&](uint32_t turn, int32_t step) {
+      if (turn != at) slice = slice_at(lane, at = turn);
+      const Attempt result = run(slice, static_cast<size_t>(step));
+      if (result == Attempt::begun) loans_.back() = {loans_.back().number, lane, turn, step};
+      return result;
+    });
+    if (unexpected_) break;
+    ++lane;
+  }
+  return moved;
 }
 
 bool Execution::take_back() {
-  const auto is_back = [&](const Loan& loan) {
+  const auto is_back = [this](const Loan& loan) {
     if (!transport_->take_back(loan.number)) return false;
-    if (short_) {
-      left_ &= ~(uint64_t{1} << loan.step);
-    } else {
-      finish_step(loan.lane, loan.turn, loan.step);
-    }
+    lanes_[static_cast<size_t>(loan.lane)].finish(loan.turn, loan.step);
     return true;
   };
   return std::erase_if(loans_, is_back) > 0;
 }
 
-// ---- lanes of slices
-
-void Execution::reset_lanes() {
-  const uint32_t slices = compiled_->slicing.slices;
-  const auto count = static_cast<uint32_t>(compiled_->slicing.lanes);
-  lanes_.resize(count);
-  lanes_done_ = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    lanes_[i].reset(*plan_, slices / count + (i < slices % count ? 1 : 0));
-    if (lanes_[i].ended()) ++lanes_done_;
-  }
-}
-
-bool Execution::progress_lanes() {
-  if (form_unknown_) {
-    if (!learn_form()) return false;
-    if (short_) return progress_short();
-  }
-  bool moved = false;
-  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (lanes_[lane].ended()) continue;
-    for (size_t queue = 0; queue < lanes_[lane].queues(); ++queue) {
-      moved |= progress_queue(static_cast<int>(lane), queue);
-      if (unexpected_) return moved;
-    }
-  }
-  return moved;
-}
-
-bool Execution::progress_queue(int lane, size_t queue) {
-  QueueWalk& walk = lanes_[static_cast<size_t>(lane)];
-  bool moved = false;
-  while (const std::optional<QueueWalk::Next> next = walk.next(queue)) {
-    const Outcome outcome = run(slice_at(lane, next->turn), static_cast<size_t>(next->step));
-    if (outcome == Outcome::waits) break;
-    walk.begin(*next);
-    if (outcome == Outcome::done) finish_step(lane, next->turn, next->step);
-    if (outcome == Outcome::lent) {
-      loans_.back() = {loans_.back().number, lane, next->turn, next->step};
-    }
-    moved = true;
-  }
-  return moved;
-}
-
-void Execution::finish_step(int lane, uint32_t turn, int32_t step) {
-  QueueWalk& walk = lanes_[static_cast<size_t>(lane)];
-  walk.finish(turn, step);
-  if (walk.ended()) ++lanes_done_;
-}
-
-Execution::Slice Execution::slice_at(int lane, uint32_t turn) const {
+Execution::Slice Execution::later_slice_at(int lane, uint32_t turn) const {
   const uint32_t number = turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
   const uint64_t first = number * compiled_->slicing.elements;
   const uint64_t shift = first * compiled_->element_bytes;
   const uint64_t set = static_cast<uint64_t>(lane) * QueueWalk::kWindow + turn % QueueWalk::kWindow;
   return {.number = number,
-          .lane = compiled_->point_to_point() ? transport_->lanes() : lane,
+          .lane = transport_lane(lane),
           .first = first,
           .shift = {shift, shift, set * compiled_->scratch_bytes}};
 }
@@ -189,28 +169,10 @@ bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
   return !compiled_->point_to_point() && (!compiled_->private_blocks || slice.number > 0);
 }
 
-Execution::Outcome Execution::run(const Slice& slice, size_t step) {
-  const Move& move = compiled_->moves[step];
-  switch (move.kind) {
-    case StepKind::send:
-      return run_send(slice, step);
-    case StepKind::recv:
-    case StepKind::recv_reduce:
-      return run_recv(slice, move) ? Outcome::done : Outcome::waits;
-    case StepKind::reduce:
-      run_reduce(slice, move);
-      break;
-    case StepKind::copy:
-      run_copy(slice, move);
-      break;
-  }
-  return Outcome::done;
-}
-
-Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
+Attempt Execution::run_send(const Slice& slice, size_t step) {
   const Move& move = compiled_->moves[step];
   const uint64_t elements = message_elements(slice, move, move.src);
-  if (is_silent(elements, move.src, slice)) return Outcome::done;
+  if (is_silent(elements, move.src, slice)) return Attempt::finished;
   const uint64_t bytes = elements * width(move.widened);
   const MessageHeader header{.call = operation_->number,
                              .slice = slice.number,
@@ -223,22 +185,19 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
     if (move.lendable && compiled_->lends && bytes >= kLeastLent) {
       if (transport_->can_lend(move.peers, payload)) {
         const int loan = transport_->lend(move.peers, slice.lane, header, payload);
-        if (loan < 0) return Outcome::waits;
+        if (loan < 0) return Attempt::waits;
         loans_.push_back({.number = loan});
-        return Outcome::lent;
+        return Attempt::begun;
       }
-      if (is_whole()) {  // its registration has ended since
-        short_ = false;
-        return Outcome::waits;
-      }
+      if (form_ == Form::whole) return Attempt::waits;  // its registration has ended since
     }
     if (move.peers.size() == 1) {
       const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);
-      return sent ? Outcome::done : Outcome::waits;
+      return sent ? Attempt::finished : Attempt::waits;
     }
   }
   std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
-  if (slot == nullptr) return Outcome::waits;
+  if (slot == nullptr) return Attempt::waits;
   for (const Piece& piece : move.src) {
     const uint64_t count = elements_in(slice, piece);
     if (count == 0) continue;
@@ -246,7 +205,7 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
     slot += count * width(move.widened);
   }
   transport_->commit(header);
-  return Outcome::done;
+  return Attempt::finished;
 }
 
 bool Execution::run_recv(const Slice& slice, const Move& move) {
@@ -257,6 +216,7 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
   const uint64_t bytes = elements * width(move.widened);
   if (header->call != operation_->number || !same(header->signature, move.signature) ||
       header->slice != slice.number || header->bytes != bytes) {
+    if (unexpected_) return false;  // the first one is told of
     unexpected_ = Unexpected{move.peer, *header, decode(move.signature), slice.number,
                              static_cast<uint32_t>(bytes)};
     return false;
@@ -279,29 +239,15 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
 
 std::vector<Want> Execution::wants() const {
   std::vector<Want> wants;
-  const auto add = [&](int peer, int lane, const Move& move) {
-    if (peer >= 0) wants.push_back({peer, lane, move.kind == StepKind::send});
+  const auto add = [&](int lane, int32_t step) {
+    const Move& move = compiled_->moves[static_cast<size_t>(step)];
+    for (const int peer : move.peers) {
+      wants.push_back({peer, transport_lane(lane), move.kind == StepKind::send});
+    }
   };
-  const int p2p = compiled_->point_to_point() ? transport_->lanes() : -1;
-  if (short_) {
-    for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
-      const Move& move = compiled_->moves[static_cast<size_t>(std::countr_zero(rest))];
-      if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
-      for (const int peer : move.peers) add(peer, std::max(p2p, 0), move);
-    }
-    return wants;
-  }
-  for (const Loan& loan : loans_) {
-    const Move& move = compiled_->moves[static_cast<size_t>(loan.step)];
-    for (const int peer : move.peers) add(peer, loan.lane, move);
-  }
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    for (size_t queue = 0; queue < lanes_[i].queues(); ++queue) {
-      const std::optional<QueueWalk::Next> next = lanes_[i].next(queue);
-      if (!next) continue;
-      const Move& move = compiled_->moves[static_cast<size_t>(next->step)];
-      for (const int peer : move.peers) add(peer, p2p >= 0 ? p2p : static_cast<int>(i), move);
-    }
+  for (const Loan& loan : loans_) add(loan.lane, loan.step);
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    lanes_[lane].for_each_ready([&](uint32_t, int32_t step) { add(static_cast<int>(lane), step); });
   }
   return wants;
 }

@@ -11,14 +11,12 @@
 //
 // Older slices never wait for younger ones, so what verify proves of one slice holds for all.
 //
-// A call of one slice and few steps needs no queues: the steps that are done are bits of one word,
-// and so are the steps that each one waits for, its queue's earlier steps among them.
-//
 // A long point-to-point message whose buffer the reader can reach goes whole (rendezvous): one
 // message names the buffer, and the reader takes it from there when it likes, so that a sender that
 // computes holds up nobody. Else it goes in slices (eager). The first message tells which.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -61,11 +59,8 @@ class Execution {
   void start(const internal::Operation& operation, Transport* transport,
              std::atomic<uint64_t>* received);
   // True if anything moved.
-  bool progress() {
-    const bool back = !loans_.empty() && take_back();
-    return (short_ ? progress_short() : progress_lanes()) || back;
-  }
-  bool done() const { return short_ ? left_ == 0 : lanes_done_ == lanes_.size(); }
+  bool progress();
+  bool done() const { return std::ranges::all_of(lanes_, &QueueWalk::ended); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
   std::vector<Want> wants() const;
 
@@ -78,7 +73,7 @@ class Execution {
     std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 
-  enum class Outcome : uint8_t { waits, done, lent };  // lent: under way, done when it is back
+  enum class Form : uint8_t { slices, whole, unknown };  // unknown: the sender is to say
   struct Loan {
     int number = 0;  // the transport's
     int lane = 0;
@@ -86,20 +81,22 @@ class Execution {
     int32_t step = 0;
   };
 
+  void cut_into(uint32_t slices, int lanes);
   bool take_back();
   bool can_send_whole() const;
   void go_whole();
-  bool is_whole() const { return short_ && compiled_->slicing.slices > 1; }
-  bool learn_form();
-  bool progress_short();
-  bool progress_lanes();
-  void reset_lanes();
-  bool progress_queue(int lane, size_t queue);
-  void finish_step(int lane, uint32_t turn, int32_t step);
-  Slice slice_at(int lane, uint32_t turn) const;
+  bool know_form();
+  int transport_lane(int lane) const {
+    return compiled_->point_to_point() ? transport_->lanes() : lane;
+  }
+  Slice slice_at(int lane, uint32_t turn) const {
+    if (lane == 0 && turn == 0) return {.lane = transport_lane(0)};
+    return later_slice_at(lane, turn);
+  }
+  Slice later_slice_at(int lane, uint32_t turn) const;
 
-  Outcome run(const Slice& slice, size_t step);
-  Outcome run_send(const Slice& slice, size_t step);
+  Attempt run(const Slice& slice, size_t step);
+  Attempt run_send(const Slice& slice, size_t step);
   bool run_recv(const Slice& slice, const Move& move);
   void run_reduce(const Slice& slice, const Move& move);
   void run_copy(const Slice& slice, const Move& move);
@@ -137,7 +134,7 @@ class Execution {
   uint64_t elements_in(const Slice& slice, std::span<const Piece> message) const;
   uint64_t message_elements(const Slice& slice, const Move& move,
                             std::span<const Piece> message) const {
-    const bool whole = short_ || compiled_->slicing.slices <= 1;
+    const bool whole = form_ == Form::whole || compiled_->slicing.slices <= 1;
     return whole ? move.elements : elements_in(slice, message);
   }
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
@@ -157,14 +154,9 @@ class Execution {
   std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
   std::optional<Unexpected> unexpected_;
 
-  bool short_ = false;  // one slice, or all of them as one, and few steps:
-  uint64_t left_ = 0;   // the steps that are not done,
-  uint64_t ahead_ = 0;  // and those of them that have not begun
+  Form form_ = Form::slices;
   std::vector<Loan> loans_;
-  // Otherwise:
   std::vector<QueueWalk> lanes_;  // their turns are slices
-  size_t lanes_done_ = 0;
-  bool form_unknown_ = false;  // point-to-point: the sender may send the message whole
 
   // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
   // cost nothing.

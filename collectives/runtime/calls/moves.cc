@@ -33,16 +33,6 @@ void mark_results(const Plan& plan, std::vector<Move>& moves) {
   for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].is_result = false;
 }
 
-// The order within each queue: a step begins after the one before it.
-void add_queue_order(const Plan& plan, std::vector<Move>& moves) {
-  for (const Plan::Queue& queue : plan.queues) {
-    if (queue.kind == Plan::QueueKind::local) continue;
-    for (size_t i = 1; i < queue.steps.size(); ++i) {
-      moves[static_cast<size_t>(queue.steps[i])].after |= uint64_t{1} << queue.steps[i - 1];
-    }
-  }
-}
-
 }  // namespace
 
 void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_bytes, bool accumulates,
@@ -94,13 +84,6 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
   }
   mark_lendable(plan, moves_);
   mark_results(plan, moves_);
-  if (!few()) return;
-  for (size_t i = 0; i < moves_.size(); ++i) {
-    for (const int32_t need : plan.needs_of(static_cast<int32_t>(i))) {
-      moves_[i].needs |= uint64_t{1} << need;
-    }
-  }
-  add_queue_order(plan, moves_);
 }
 
 }  // namespace tutti

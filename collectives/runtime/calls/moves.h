@@ -38,16 +38,10 @@ struct Move {
   std::span<const Piece> dst;
   bool is_result = false;  // goes to the output, and no later step looks at it
   bool lendable = false;   // a send whose payload may be read where it lies
-  // In programs of few steps, one bit each: the steps that must be done before, and those that must
-  // have begun (its queues' order).
-  uint64_t needs = 0;
-  uint64_t after = 0;
 };
 
 class Moves {
  public:
-  static constexpr size_t kFew = 64;  // steps
-
   Moves() = default;
   Moves(const Moves&) = delete;  // moves point into pieces
   Moves& operator=(const Moves&) = delete;
@@ -61,7 +55,6 @@ class Moves {
 
   const Move& operator[](size_t step) const { return moves_[step]; }
   size_t size() const { return moves_.size(); }
-  bool few() const { return moves_.size() <= kFew; }
 
  private:
   std::vector<Move> moves_;

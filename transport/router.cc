@@ -5,18 +5,21 @@
 
 namespace tutti {
 
+Limits Router::limits(const Limits& near, const Limits& far) {
+  return {.lanes = std::min(near.lanes, far.lanes),
+          .slots = std::min(near.slots, far.slots),
+          .near = near.near,
+          .far = far.far};
+}
+
 Router::Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
                std::unique_ptr<Transport> far)
-    : near_(std::move(near)), near_rank_(std::move(near_rank)), far_(std::move(far)) {}
-
-int Router::lanes() const { return std::min(near_->lanes(), far_->lanes()); }
-size_t Router::max_message_bytes() const {
-  return std::min(near_->max_message_bytes(), far_->max_message_bytes());
-}
-size_t Router::max_p2p_message_bytes() const {
-  return std::min(near_->max_p2p_message_bytes(), far_->max_p2p_message_bytes());
-}
-int Router::outbox_slots() const { return std::min(near_->outbox_slots(), far_->outbox_slots()); }
+    : Transport({.limits = limits(near->traits().limits, far->traits().limits),
+                 .needs_descriptors = true,
+                 .wakes_slowly = far->traits().wakes_slowly}),
+      near_(std::move(near)),
+      near_rank_(std::move(near_rank)),
+      far_(std::move(far)) {}
 
 Router::Path Router::path(int peer, int lane) const {
   const bool is_near = near_rank_[peer] >= 0;

@@ -15,11 +15,9 @@ class Router final : public Transport {
   // `far` (which knows them by their own number).
   Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
          std::unique_ptr<Transport> far);
+  // The two paths' together.
+  static Limits limits(const Limits& near, const Limits& far);
 
-  int lanes() const override;
-  size_t max_message_bytes() const override;
-  size_t max_p2p_message_bytes() const override;
-  int outbox_slots() const override;
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
@@ -46,8 +44,6 @@ class Router final : public Transport {
   void arm(WaitSet& set) override;
   void watch(WaitSet& set) override;
   void disarm() override;
-  bool needs_descriptors() const override { return true; }
-  bool wakes_slowly() const override { return far_->wakes_slowly(); }
 
  private:
   struct Path {

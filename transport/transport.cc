@@ -4,8 +4,8 @@
 
 namespace tutti {
 
-bool Transport::write(int peer, int lane, const MessageHeader& header,
-                      std::span<const std::byte> payload, int credit) {
+bool Transport::write_by_copy(int peer, int lane, const MessageHeader& header,
+                              std::span<const std::byte> payload, int credit) {
   std::byte* slot = reserve({&peer, 1}, lane, payload.size(), credit);
   if (slot == nullptr) return false;
   if (!payload.empty()) std::memcpy(slot, payload.data(), payload.size());

@@ -174,10 +174,9 @@ Machine GpuPlanner::machine_of(GpuProtocol protocol, int32_t blocks, int32_t wal
     }
   }
   machine.model.cores = walked;
-  machine.limits = {.lanes = 1,
-                    .slots = 1,
-                    .message_bytes = simple ? slots_.simple_bytes : slots_.lines_bytes,
-                    .least_bytes = gpu::kLeastMessageBytes};
+  const size_t message = simple ? slots_.simple_bytes : slots_.lines_bytes;
+  machine.limits = Limits::of_one_path(1, 1, {message, message});
+  machine.limits.least_bytes = gpu::kLeastMessageBytes;
   machine.hosts = Hosts::equal(shape_.ranks * walked, walked);
   machine.near_shm = false;
   machine.in_kernel = true;

@@ -165,11 +165,9 @@ class Lowering {
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks) {
   const uint64_t bytes = protocol == Protocol::lines ? shape.lines_data : shape.simple_bytes;
   // Every lane has a block and every connection its own slots: neither is shared.
-  return {.lanes = static_cast<int>(blocks),
-          .slots = 1 << 30,
-          .message_bytes = bytes,
-          .p2p_message_bytes = bytes,
-          .least_bytes = kLeastMessageBytes};
+  Limits limits = Limits::of_one_path(static_cast<int>(blocks), 1 << 30, {bytes, bytes});
+  limits.least_bytes = kLeastMessageBytes;
+  return limits;
 }
 
 LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<const Action> actions,

@@ -155,7 +155,7 @@ class CommunicatorImpl final : public ControlClient {
   void announce(Operation& operation);
   void record_start(Operation& operation);
   void record_end(const Operation& operation);
-  void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock);
+  void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock);
 
   // on_device.cc
   DeviceRequest device_request(const Request& request, const CallOptions& options);

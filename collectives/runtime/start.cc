@@ -80,14 +80,14 @@ void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  finish(start_locked(request, options), std::move(lock));
+  finish(start_locked(request, options), lock);
 }
 
 void CommunicatorImpl::run(const Operation& prepared) {
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  finish(start_locked(prepared), std::move(lock));
+  finish(start_locked(prepared), lock);
 }
 
 // What can be sent is sent before the caller turns to something else.
@@ -101,7 +101,7 @@ std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Opera
 // Most calls are over before it is worth while to let others in. The message goes out first, and
 // what others may want to know of the call is noted while it is on its way.
 void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
-                              std::unique_lock<std::mutex> lock) {
+                              std::unique_lock<std::mutex>& lock) {
   if (operation == nullptr) return;
   constexpr int kRounds = 300;
   progress_locked();
@@ -210,7 +210,7 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
   const std::shared_ptr<Operation> operation = start_locked(request, options);
-  finish(operation, std::move(lock));
+  finish(operation, lock);
   return operation->received;
 }
 
@@ -226,7 +226,7 @@ MessageInfo CommunicatorImpl::await_message(int source, int tag) {
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
   const std::shared_ptr<Operation> operation = start_probe(source, tag);
-  finish(operation, std::move(lock));
+  finish(operation, lock);
   return operation->received;
 }
 

@@ -61,7 +61,8 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
-  Backoff backoff(engine_->oversubscribed(), transport_ && transport_->wakes_slowly(), spin_time_);
+  Backoff backoff(engine_->oversubscribed(), transport_ && transport_->traits().wakes_slowly,
+                  spin_time_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
     const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);

@@ -18,8 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
-const Limits kLimits{
-    .lanes = 1, .slots = 4, .message_bytes = 1 << 16, .p2p_message_bytes = 1 << 16};
+const Limits kLimits = Limits::of_one_path(1, 4, {1 << 16, 1 << 16});
 
 class CallCompilerTest : public ::testing::Test {
  protected:
@@ -31,7 +30,7 @@ class CallCompilerTest : public ::testing::Test {
     kind.limits = kLimits;
     kind.any_shm = true;
     const auto plans = std::make_shared<Plans>(kind, CostModel{}, std::vector<const Algorithm*>{});
-    compiler_.use(kLimits, plans, plans);
+    compiler_.use(plans, plans);
   }
 
   Request sum(size_t count, ReduceOp op = ReduceOp::sum) {

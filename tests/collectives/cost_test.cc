@@ -29,7 +29,7 @@ Machine hockney(int ranks) {
   machine.model.cores = 1024;
   machine.model.shm.latency = kAlpha;
   machine.model.shm.bytes.fill({.send = kBeta, .recv_reduce = kGamma, .reduce = kGamma});
-  machine.limits = {.lanes = 1, .slots = 1, .message_bytes = uint64_t{1} << 40};
+  machine.limits = Limits::of_one_path(1, 1, {uint64_t{1} << 40, 0});
   machine.hosts = Hosts::equal(ranks, ranks);
   return machine;
 }
@@ -86,7 +86,7 @@ TEST(Cost, OfAChainIsItsSlowestLink) {
   constexpr int p = 5;
   constexpr int kSlices = 64;
   Machine machine = hockney(p);
-  machine.limits.message_bytes = kBytes / kSlices;
+  machine.limits = Limits::of_one_path(1, 1, {kBytes / kSlices, 0});
   machine.model.shm.bytes.fill({.send = kBeta, .recv = kBeta});
   const double slice = static_cast<double>(kBytes) / kSlices * kBeta;
   const double expected = (p - 1) * (2 * slice + kAlpha) + (kSlices - 1) * 2 * slice;

@@ -20,7 +20,7 @@ Machine network(int ranks) {
   machine.model.shm.recv = 1e-7;
   machine.model.shm.bytes.fill(
       {.send = 1e-9, .recv = 1e-10, .recv_reduce = 2e-10, .reduce = 2e-10, .copy = 1e-10});
-  machine.limits = {.lanes = 4, .slots = 8, .message_bytes = 128 << 10};
+  machine.limits = Limits::of_one_path(4, 8, {128 << 10, 0});
   machine.hosts = Hosts::equal(ranks, ranks);
   return machine;
 }

@@ -48,6 +48,17 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                                            Kind{"rxm_ofi", make_rxm_ofi}),
                          [](const auto& info) { return info.param.name; });
 
+// What goes to all peers.
+size_t longest(const Transport& transport) {
+  const Limits& limits = transport.traits().limits;
+  return std::min(limits.near.bytes, limits.far.bytes);
+}
+
+size_t longest_p2p(const Transport& transport) {
+  const Limits& limits = transport.traits().limits;
+  return std::min(limits.near.p2p_bytes, limits.far.p2p_bytes);
+}
+
 bool try_send(Transport& transport, std::vector<int> peers, int lane, uint32_t number, size_t bytes,
               int credit = 2) {
   std::byte* slot = transport.reserve(peers, lane, bytes, credit);
@@ -68,7 +79,7 @@ void expect_message(Transport& transport, int peer, int lane, uint32_t number, s
     for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(payload[i], std::byte(number & 0xff)) << i;
   } else {
     std::vector<std::byte> got(bytes);
-    while (!transport.read(peer, lane, got)) transport.progress();
+    while (!transport.read(peer, lane, got, Store::cached)) transport.progress();
     ASSERT_EQ(got, std::vector<std::byte>(bytes, std::byte(number & 0xff)));
   }
   transport.release(peer, lane);
@@ -84,7 +95,7 @@ void carry(Group& group, int rank, int lane) {
 
 TEST_P(Contract, MessagesComeInOrderOnEachLane) {
   Group group = GetParam().make(2);
-  const std::array<size_t, 5> sizes = {0, 24, 25, 1000, group[0]->max_message_bytes()};
+  const std::array<size_t, 5> sizes = {0, 24, 25, 1000, longest(*group[0])};
   constexpr uint32_t kMessages = 200;
   std::thread sender([&] {
     for (uint32_t i = 1; i <= kMessages; ++i) {
@@ -122,7 +133,7 @@ TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
   // Rank 1 reads nothing: its connection fills up, at the latest when its credit is used.
   uint32_t sent = 0;
   for (int tries = 0; tries < 1000; ++tries) {
-    sent += try_send(*group[0], {1}, 0, sent + 1, group[0]->max_message_bytes()) ? 1 : 0;
+    sent += try_send(*group[0], {1}, 0, sent + 1, longest(*group[0])) ? 1 : 0;
     group[0]->progress();
   }
   EXPECT_GE(sent, 1);
@@ -137,7 +148,7 @@ TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
   }
   std::thread drain([&] {
     for (uint32_t i = 1; i <= sent; ++i) {
-      expect_message(*group[1], 0, 0, i, group[1]->max_message_bytes());
+      expect_message(*group[1], 0, 0, i, longest(*group[1]));
     }
   });
   while (!group[0]->collectives_sent()) group[0]->progress();
@@ -148,7 +159,7 @@ TEST_P(Contract, PointToPointHasItsOwnLaneAndSlots) {
   Group group = GetParam().make(2);
   const int p2p = group[0]->lanes();
   // However many point-to-point messages wait, collectives have their slots.
-  while (try_send(*group[0], {1}, p2p, 7, group[0]->max_p2p_message_bytes())) {
+  while (try_send(*group[0], {1}, p2p, 7, longest_p2p(*group[0]))) {
     if (!group[0]->p2p_sent(1)) break;
   }
   for (uint32_t i = 1; i <= 50; ++i) {
@@ -159,8 +170,7 @@ TEST_P(Contract, PointToPointHasItsOwnLaneAndSlots) {
     carry(group, 1, 0);
     expect_message(*group[1], 0, 0, i, 2000);
   }
-  std::thread reader(
-      [&] { expect_message(*group[1], 0, p2p, 7, group[1]->max_p2p_message_bytes()); });
+  std::thread reader([&] { expect_message(*group[1], 0, p2p, 7, longest_p2p(*group[1])); });
   while (!group[0]->p2p_sent(1)) group[0]->progress();
   reader.join();
 }
@@ -182,7 +192,7 @@ TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
     WaitSet& set = *group.sets[rank];
     Transport& transport = *group[rank];
     set.begin();
-    set.choose(transport.needs_descriptors());
+    set.choose(transport.traits().needs_descriptors);
     transport.arm(set);
     const bool stirs = moved();
     if (!stirs) {
@@ -228,7 +238,7 @@ TEST_P(Contract, WakeEndsASleep) {
   });
   for (int turn = 1; turn <= kTurns; ++turn) {
     set.begin();
-    set.choose(group[0]->needs_descriptors());
+    set.choose(group[0]->traits().needs_descriptors);
     group[0]->arm(set);
     group[0]->watch(set);
     armed = turn;
@@ -245,7 +255,7 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   const int p2p = group[0]->lanes();
   ASSERT_TRUE(group[1]->ended(0, 0)) << "nothing was sent";
   for (uint32_t i = 1; i <= 2; ++i) {
-    while (!try_send(*group[0], {1}, 0, i, group[0]->max_message_bytes())) group[0]->progress();
+    while (!try_send(*group[0], {1}, 0, i, longest(*group[0]))) group[0]->progress();
     while (!try_send(*group[0], {1}, p2p, i, 100)) group[0]->progress();
   }
   group[0]->end_sending();
@@ -261,7 +271,7 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
     while (!group.providers.empty() && group[1]->front(0, 0) == nullptr) group[1]->progress();
     EXPECT_FALSE(group[1]->ended(0, 0)) << i;
     EXPECT_FALSE(group[1]->ended(0, p2p)) << i;
-    expect_message(*group[1], 0, 0, i, group[0]->max_message_bytes());
+    expect_message(*group[1], 0, 0, i, longest(*group[0]));
     expect_message(*group[1], 0, p2p, i, 100);
   }
   while (!is_known) group[1]->progress();
@@ -275,11 +285,11 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
 TEST_P(Contract, NothingIsWrittenAfterRevoke) {
   Group group = GetParam().make(2);
   *group.may_lose = true;
-  const size_t bytes = group[0]->max_message_bytes();
+  const size_t bytes = longest(*group[0]);
   while (!try_send(*group[0], {1}, 0, 1, bytes)) group[0]->progress();
   carry(group, 1, 0);
   std::vector<std::byte> destination(bytes);
-  group[1]->read(0, 0, destination);  // it may be complete now, or have been begun
+  group[1]->read(0, 0, destination, Store::cached);  // it may be complete now, or have been begun
   group[1]->revoke();
   const std::vector<std::byte> own(bytes, std::byte{0x55});
   destination = own;
@@ -306,9 +316,9 @@ TEST_P(Placement, EveryRankReachesEveryOther) {
   Group group = make_placed(GetParam());
   const auto ranks = static_cast<int>(GetParam().size());
   constexpr uint32_t kMessages = 20;
-  size_t p2p_bytes = group[0]->max_p2p_message_bytes();  // what all of them can
+  size_t p2p_bytes = longest_p2p(*group[0]);  // what all of them can
   for (const auto& transport : group.transports) {
-    p2p_bytes = std::min(p2p_bytes, transport->max_p2p_message_bytes());
+    p2p_bytes = std::min(p2p_bytes, longest_p2p(*transport));
   }
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {

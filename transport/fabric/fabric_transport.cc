@@ -28,7 +28,10 @@ constexpr size_t kLeastLent = 32 << 10;
 
 FabricTransport::FabricTransport(fabric::Provider& provider, uint64_t id, std::vector<int> members,
                                  int rank, Lost lost)
-    : provider_(provider),
+    : Transport({.limits = limits(static_cast<int>(members.size())),
+                 .needs_descriptors = true,
+                 .wakes_slowly = true}),
+      provider_(provider),
       id_(id),
       members_(std::move(members)),
       rank_(rank),
@@ -55,10 +58,8 @@ FabricTransport::~FabricTransport() {
 }
 
 Limits FabricTransport::limits(int ranks) {
-  return {.lanes = kLanes,
-          .slots = std::max(kSlots, ranks - 1),
-          .message_bytes = fabric::kMessageBytes,
-          .p2p_message_bytes = fabric::kMessageBytes};
+  return Limits::of_one_path(kLanes, std::max(kSlots, ranks - 1),
+                             {fabric::kMessageBytes, fabric::kMessageBytes});
 }
 
 // ---- outbox

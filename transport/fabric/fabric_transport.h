@@ -40,13 +40,12 @@ class FabricTransport final : public Transport, private fabric::Listener {
   void wait_for_readers(std::chrono::nanoseconds patience);
   void forget_readers();
 
-  int lanes() const override { return kLanes; }
-  size_t max_message_bytes() const override { return fabric::kMessageBytes; }
-  size_t max_p2p_message_bytes() const override { return fabric::kMessageBytes; }
-  int outbox_slots() const override { return limits(static_cast<int>(members_.size())).slots; }
-
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
+  bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
+             int credit) override {
+    return write_by_copy(peer, lane, header, payload, credit);
+  }
   // Large payloads are sent from where they lie.
   bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
   int lend(std::span<const int> peers, int lane, const MessageHeader& header,
@@ -60,6 +59,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
+  void used(int, int, size_t) override {}
   bool release(int peer, int lane) override;
   void end_sending() override;
   bool ended(int peer, int lane) const override;
@@ -67,8 +67,6 @@ class FabricTransport final : public Transport, private fabric::Listener {
   void arm(WaitSet& set) override;
   void watch(WaitSet& set) override;
   void disarm() override {}
-  bool needs_descriptors() const override { return true; }
-  bool wakes_slowly() const override { return true; }
 
  private:
   static constexpr int kLanes = 1;

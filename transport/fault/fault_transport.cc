@@ -142,7 +142,7 @@ const MessageHeader* FaultTransport::front(int peer, int lane) {
 // The message at fault goes through commit(); the others as they would without this wrapper.
 bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
                            std::span<const std::byte> payload, int credit) {
-  if (faults_.due() != nullptr) return Transport::write(peer, lane, header, payload, credit);
+  if (faults_.due() != nullptr) return write_by_copy(peer, lane, header, payload, credit);
   if (faults_.stalled() || !inner_->write(peer, lane, header, payload, credit)) return false;
   faults_.sent();
   return true;

@@ -66,12 +66,11 @@ class FaultTransport final : public Transport {
  public:
   // `faults` must outlive this. `abort`: aborts the communicator.
   FaultTransport(std::unique_ptr<Transport> inner, Faults& faults, std::function<void()> abort)
-      : inner_(std::move(inner)), faults_(faults), abort_(std::move(abort)) {}
+      : Transport(inner->traits()),
+        inner_(std::move(inner)),
+        faults_(faults),
+        abort_(std::move(abort)) {}
 
-  int lanes() const override { return inner_->lanes(); }
-  size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
-  size_t max_p2p_message_bytes() const override { return inner_->max_p2p_message_bytes(); }
-  int outbox_slots() const override { return inner_->outbox_slots(); }
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
@@ -99,8 +98,6 @@ class FaultTransport final : public Transport {
   void arm(WaitSet& set) override { inner_->arm(set); }
   void watch(WaitSet& set) override { inner_->watch(set); }
   void disarm() override { inner_->disarm(); }
-  bool needs_descriptors() const override { return inner_->needs_descriptors(); }
-  bool wakes_slowly() const override { return inner_->wakes_slowly(); }
 
  private:
   bool strike(MessageHeader& header);

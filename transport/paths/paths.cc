@@ -55,13 +55,6 @@ std::map<std::string, std::vector<int>> by_host(const Control& control,
   return hosts;
 }
 
-Limits smaller(const Limits& a, const Limits& b) {
-  return {.lanes = std::min(a.lanes, b.lanes),
-          .slots = std::min(a.slots, b.slots),
-          .message_bytes = std::min(a.message_bytes, b.message_bytes),
-          .p2p_message_bytes = std::min(a.p2p_message_bytes, b.p2p_message_bytes)};
-}
-
 std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vector<int>& local,
                                  std::unique_ptr<Transport> far, size_t ranks) {
   if (!near || !far) return near ? std::move(near) : std::move(far);
@@ -350,7 +343,7 @@ Limits agreed_limits(int ranks, int largest_local, bool any_shm, std::optional<P
   if (!far) return near();
   const Limits beyond = *far == PathClass::tcp ? TcpTransport::limits(ranks, tcp_streams(rails))
                                                : FabricTransport::limits(ranks);
-  return any_shm ? smaller(near(), beyond) : beyond;
+  return any_shm ? Router::limits(near(), beyond) : beyond;
 }
 
 }  // namespace tutti

@@ -82,10 +82,7 @@ size_t Geometry::p2p_slot(int sender, int reader, int slot) const {
 }
 
 Limits Geometry::limits() const {
-  return {.lanes = lanes,
-          .slots = slots,
-          .message_bytes = slot_bytes,
-          .p2p_message_bytes = p2p_slot_bytes};
+  return Limits::of_one_path(lanes, slots, {slot_bytes, p2p_slot_bytes});
 }
 
 size_t Geometry::total_bytes() const { return arena(ranks); }

@@ -50,7 +50,8 @@ LentAt lent_at(const Cell& cell) {
 
 ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
                            const shm::Geometry& geometry)
-    : rank_(rank),
+    : Transport({.limits = geometry.limits()}),
+      rank_(rank),
       process_(::getpid()),
       geometry_(geometry),
       region_(std::move(region)),
@@ -164,7 +165,7 @@ void ShmTransport::commit(const MessageHeader& header) {
 // A small message goes without what reserve() and commit() keep of it in between.
 bool ShmTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
-  if (payload.size() > kInlineBytes) return Transport::write(peer, lane, header, payload, credit);
+  if (payload.size() > kInlineBytes) return write_by_copy(peer, lane, header, payload, credit);
   Out& connection = out(peer, lane);
   if (connection.sent - connection.reaped >= kCells) {
     reap(connection, peer, lane);

@@ -48,11 +48,6 @@ class ShmTransport final : public Transport {
     bells_ = std::move(bells);
   }
 
-  int lanes() const override { return geometry_.lanes; }
-  size_t max_message_bytes() const override { return geometry_.slot_bytes; }
-  size_t max_p2p_message_bytes() const override { return geometry_.p2p_slot_bytes; }
-  int outbox_slots() const override { return geometry_.slots; }
-
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
@@ -62,16 +57,20 @@ class ShmTransport final : public Transport {
            std::span<const std::byte> payload) override;
   bool take_back(int loan) override;
   void revoke() override;
+  bool collectives_sent() const override { return true; }
+  bool p2p_sent(int) const override { return true; }
+  std::vector<int> unsent() const override { return {}; }
+  void end_sending() override {}
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
   bool release(int peer, int lane) override;
   bool ended(int peer, int lane) const override;
+  bool progress() override { return false; }
   void arm(WaitSet& set) override;
   void watch(WaitSet&) override {}
   void disarm() override;
-  bool needs_descriptors() const override { return false; }
 
   // Ranks that have not mapped the region yet.
   std::vector<int> missing() const;

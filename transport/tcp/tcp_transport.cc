@@ -29,7 +29,7 @@ constexpr size_t kReadAhead = 4 << 10;
 const size_t TcpTransport::kStagingBytes = sizeof(Frame) + kMessageBytes + kReadAhead;
 
 TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers)
-    : ranks_(ranks),
+    : Transport({.limits = limits(ranks, lanes), .needs_descriptors = true}),
       lanes_(lanes),
       hooks_(std::move(hooks)),
       out_(static_cast<size_t>(ranks) * (lanes + 1)),
@@ -43,10 +43,7 @@ TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers
 }
 
 Limits TcpTransport::limits(int ranks, int lanes) {
-  return {.lanes = lanes,
-          .slots = std::max(kSlots, ranks - 1),
-          .message_bytes = kMessageBytes,
-          .p2p_message_bytes = kMessageBytes};
+  return Limits::of_one_path(lanes, std::max(kSlots, ranks - 1), {kMessageBytes, kMessageBytes});
 }
 
 void TcpTransport::accept(int peer, int lane, int number, ByteStream socket) {
@@ -205,7 +202,7 @@ void TcpTransport::dequeue(size_t index) {
 // Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
 bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
-  if (hooks_.damage) return Transport::write(peer, lane, header, payload, credit);
+  if (hooks_.damage) return write_by_copy(peer, lane, header, payload, credit);
   const size_t to = index(peer, lane);
   Out& connection = out_[to];
   if (connection.broken || !open(peer, lane)) return false;

@@ -77,15 +77,16 @@ class TcpTransport final : public Transport {
   // if its connection broke. What a slow reader has not made room for does not count.
   bool settled();
 
-  int lanes() const override { return lanes_; }
-  size_t max_message_bytes() const override { return limits(ranks_, lanes_).message_bytes; }
-  size_t max_p2p_message_bytes() const override { return max_message_bytes(); }
-  int outbox_slots() const override { return limits(ranks_, lanes_).slots; }
-
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
              int credit) override;
+  bool can_lend(std::span<const int>, std::span<const std::byte>) const override { return false; }
+  int lend(std::span<const int>, int, const MessageHeader&, std::span<const std::byte>) override {
+    return -1;
+  }
+  bool take_back(int) override { return true; }
+  void revoke() override {}
   std::vector<int> unsent() const override;
   bool collectives_sent() const override { return queued_ == queued_p2p_; }
   bool p2p_sent(int peer) const override {
@@ -95,6 +96,7 @@ class TcpTransport final : public Transport {
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
+  void used(int, int, size_t) override {}
   bool release(int peer, int lane) override;
   void end_sending() override;
   bool ended(int peer, int lane) const override;
@@ -102,7 +104,6 @@ class TcpTransport final : public Transport {
   void arm(WaitSet& set) override;
   void watch(WaitSet& set) override;
   void disarm() override {}
-  bool needs_descriptors() const override { return true; }
 
  private:
   struct Frame {
@@ -247,7 +248,6 @@ class TcpTransport final : public Transport {
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
 
-  const int ranks_;
   const int lanes_;
   const Hooks hooks_;
   Slots slots_;

@@ -29,11 +29,15 @@ CallCompiler::CallCompiler(int rank, int size, MessagePlan message_plan)
       message_plan_(std::move(message_plan)),
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
-      limits_{.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20} {}
+      limits_(Limits::of_one_path(1, 1, {1 << 20, 1 << 20})) {}
 
-void CallCompiler::use(const Limits& limits, std::shared_ptr<Plans> plans,
-                       std::shared_ptr<Plans> plans_in_rank_order) {
-  limits_ = limits;
+void CallCompiler::use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plans_in_rank_order) {
+  const Plans::Kind& kind = plans->kind();
+  limits_ = kind.limits;
+  near_.clear();
+  for (int peer = 0; kind.any_shm && peer < size_; ++peer) {
+    near_.push_back(kind.hosts.near(rank_, peer));
+  }
   plans_ = std::move(plans);
   plans_in_rank_order_ = std::move(plans_in_rank_order);
 }
@@ -61,7 +65,7 @@ std::shared_ptr<const CompiledCall> CallCompiler::compile(Request request,
   } else {
     compile_collective(request, options, compiled);
   }
-  derive(compiled, limits_);
+  derive(compiled, limits_, near_);
   return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 

@@ -28,8 +28,7 @@ class CallCompiler {
   CallCompiler(int rank, int size, MessagePlan message_plan);
   // Before the first call of several ranks: plans over the layout of the ranks, and in the order of
   // their numbers, which canonical sums are in.
-  void use(const Limits& limits, std::shared_ptr<Plans> plans,
-           std::shared_ptr<Plans> plans_in_rank_order);
+  void use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plans_in_rank_order);
 
   // Throws Error(invalid_argument) or Error(unsupported). Valid until the next call.
   const std::shared_ptr<const CompiledCall>& compiled(const Request& request,
@@ -60,6 +59,7 @@ class CallCompiler {
   const std::string all_reduce_setting_;
   const bool deterministic_;
   Limits limits_;
+  std::vector<bool> near_;        // by rank: in shared memory; empty: none is
   std::shared_ptr<Plans> plans_;  // null where there is only one rank, as is the next
   std::shared_ptr<Plans> plans_in_rank_order_;
   CallCache kept_;

@@ -60,10 +60,11 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
 // A message has room for a cache line of each chunk, but maybe not for a wide element.
 void check_width(const CompiledCall& compiled, const Limits& limits) {
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
-  if (compiled.width == 1 || chunks * compiled.element_bytes <= limits.message_bytes) return;
+  const size_t longest = std::min(limits.near.bytes, limits.far.bytes);
+  if (compiled.width == 1 || chunks * compiled.element_bytes <= longest) return;
   throw Error(ErrorCode::unsupported,
               cat(to_string(compiled.signature), ": values of ", compiled.element_bytes,
-                  " bytes are too long for a message of ", limits.message_bytes),
+                  " bytes are too long for a message of ", longest),
               {.remedy = "gather them, and combine them on each rank"});
 }
 
@@ -102,7 +103,7 @@ CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm*
   return compiled;
 }
 
-void derive(CompiledCall& compiled, const Limits& limits) {
+void derive(CompiledCall& compiled, const Limits& limits, const std::vector<bool>& near) {
   const Signature& signature = compiled.signature;
   compiled.signature_words = encode(signature);
   compiled.signature_bytes = signature.count * size_of(signature.dtype);
@@ -123,10 +124,12 @@ void derive(CompiledCall& compiled, const Limits& limits) {
   const Program& program = plan.program;
   const uint64_t widest =
       compiled.accumulates && program.scratch_chunks > 0 ? sizeof(float) : compiled.element_bytes;
-  compiled.slicing = compiled.point_to_point()
-                         ? slice_p2p(count, compiled.element_bytes, limits)
-                         : slice_collective(plan.collective, program, chunks.largest(), widest,
-                                            compiled.private_blocks, limits);
+  const auto is_near = [&](int32_t peer) { return near.empty() || near[peer]; };
+  compiled.slicing =
+      compiled.point_to_point()
+          ? slice_p2p(count, compiled.element_bytes,
+                      is_near(compiled.peer) ? limits.near : limits.far)
+          : slice_collective(plan, chunks.largest(), widest, compiled.private_blocks, limits);
   if (slices_of(chunks, compiled) > UINT32_MAX) {
     throw Error(
         ErrorCode::unsupported,
@@ -142,6 +145,7 @@ void derive(CompiledCall& compiled, const Limits& limits) {
   compiled.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
   compiled.moves.make(plan, chunks, compiled.element_bytes, compiled.accumulates, scratch_chunk,
                       compiled.signature_words, compiled.private_blocks);
+  if (compiled.slicing.parts > 1) compiled.moves.sort_peers(is_near);
 }
 
 }  // namespace tutti

@@ -1,5 +1,7 @@
 #include "collectives/runtime/calls/moves.h"
 
+#include <algorithm>
+
 #include "collectives/runtime/calls/signature.h"
 
 namespace tutti {
@@ -20,9 +22,12 @@ uint64_t elements_in(std::span<const Piece> pieces) {
 
 // A send that another step waits for must end without the reader's help, unless it was proved that
 // all of them help each other.
-void mark_lendable(const Plan& plan, std::vector<Move>& moves) {
-  for (Move& move : moves) move.lendable = move.kind == StepKind::send && move.one_piece;
-  if (plan.without_buffers) return;
+void mark_lendable(const Plan& plan, uint64_t element_bytes, std::vector<Move>& moves) {
+  for (Move& move : moves) {
+    const uint64_t bytes = move.elements * (move.widened ? sizeof(float) : element_bytes);
+    move.lendable = move.kind == StepKind::send && move.one_piece && bytes >= kLeastLent;
+  }
+  if (!plan.buffers()) return;
   for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].lendable = false;
 }
 
@@ -82,8 +87,20 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
     if (private_blocks) move.signature = with_count(signature, move.elements);
     moves_.push_back(move);
   }
-  mark_lendable(plan, moves_);
+  mark_lendable(plan, element_bytes, moves_);
   mark_results(plan, moves_);
+}
+
+void Moves::sort_peers(const std::function<bool(int32_t peer)>& is_near) {
+  size_t total = 0;
+  for (const Move& move : moves_) total += move.peers.size();
+  peers_.reserve(total);  // spans into it stay valid
+  for (Move& move : moves_) {
+    const auto first = peers_.insert(peers_.end(), move.peers.begin(), move.peers.end());
+    const auto far = std::stable_partition(first, peers_.end(), is_near);
+    move.near = static_cast<uint32_t>(far - first);
+    move.peers = {first, peers_.end()};
+  }
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct Piece {
   uint64_t length = 0;   // elements
 };
 
+// Less is copied sooner than it comes back.
+inline constexpr uint64_t kLeastLent = 4 << 10;  // bytes
+
 struct Move {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
@@ -31,6 +35,7 @@ struct Move {
   bool divides = false;
   int32_t peer = -1;  // the first one
   std::span<const int32_t> peers;
+  uint32_t near = 0;      // so many of them, the first, get or send it in parts (Slicing::parts)
   uint64_t elements = 0;  // of the message, over all slices
   std::array<uint64_t, 2> signature = {};
   std::span<const Piece> src;
@@ -53,12 +58,16 @@ class Moves {
             uint64_t scratch_chunk_bytes, const std::array<uint64_t, 2>& signature,
             bool private_blocks);
 
+  // Peers in shared memory first, where messages to them go in parts.
+  void sort_peers(const std::function<bool(int32_t peer)>& is_near);
+
   const Move& operator[](size_t step) const { return moves_[step]; }
   size_t size() const { return moves_.size(); }
 
  private:
   std::vector<Move> moves_;
   std::vector<Piece> pieces_;
+  std::vector<int32_t> peers_;  // of all moves, where they are sorted
 };
 
 }  // namespace tutti

@@ -112,7 +112,7 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
     if (Transport* const own = held.communicator->transport()) transports.push_back(own);
   }
   const bool on_word =
-      held_.size() == 1 && transports.size() == 1 && !transports[0]->needs_descriptors();
+      held_.size() == 1 && transports.size() == 1 && !transports[0]->traits().needs_descriptors;
   endpoint_->wait_set().choose(!on_word);
   for (Transport* const transport : transports) transport->arm(endpoint_->wait_set());
   const bool stirs = std::ranges::any_of(

@@ -32,8 +32,8 @@ class StepCosts {
     chunk_ = std::max<uint64_t>(1, (even + line - 1) / line * line);
     const uint64_t largest = std::min(chunk_, count_);
     const bool wide = widens_ && plan.program.scratch_chunks > 0;
-    slicing_ =
-        slice_collective(plan, largest, wide ? sizeof(float) : element_, false, machine.limits);
+    slicing_ = slice_collective(collective, plan.program, largest, wide ? sizeof(float) : element_,
+                                false, machine.limits);
     // All but the last one are alike.
     slices_ = std::max(static_cast<double>(std::min<uint32_t>(slicing_.slices, 1)),
                        static_cast<double>(largest) / static_cast<double>(slicing_.elements));
@@ -70,7 +70,7 @@ class StepCosts {
     if (local) {
       cost.messages = near_.local;
     } else if (step.kind != StepKind::send) {
-      cost.messages = link(rank, step.peers[0]).recv * messages(rank, step.peers[0]);
+      cost.messages = link(rank, step.peers[0]).recv;
       cost.moving = per_byte(rank, step.peers[0]).recv * wire;
     }
     switch (step.kind) {
@@ -147,15 +147,13 @@ class StepCosts {
     for (const int32_t peer : step.peers) {
       const bool shared = is_near(rank, peer) && machine_.near_shm;
       if (shared && std::exchange(published, true)) {
-        cost.messages += near_.reader * slicing_.parts;
+        cost.messages += near_.reader;
         continue;
       }
-      cost.messages += link(rank, peer).send * messages(rank, peer);
+      cost.messages += link(rank, peer).send;
       cost.moving += per_byte(rank, peer).send * bytes;
     }
   }
-  // For one slice.
-  double messages(int32_t a, int32_t b) const { return is_near(a, b) ? slicing_.parts : 1; }
   const LinkCosts& link(int32_t a, int32_t b) const { return is_near(a, b) ? near_ : far_; }
   const ByteCosts& per_byte(int32_t a, int32_t b) const {
     return is_near(a, b) ? near_bytes_ : far_bytes_;

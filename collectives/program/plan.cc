@@ -157,7 +157,6 @@ Plan make_plan(Collective collective, const Shape& shape, Program program, bool 
   plan.collective = collective;
   plan.shape = shape;
   plan.program = std::move(program);
-  plan.in_place = in_place;
   Dependencies(plan, in_place).find();
   sort_into_queues(plan);
   write_as_bits(plan);

@@ -11,10 +11,6 @@
 
 namespace tutti {
 
-// Which calls of a program might make no progress unless messages are copied aside as a whole
-// (rendezvous.h): in the others a message may be read where it lies, or go in parts.
-enum class Buffering : uint8_t { none, in_place, always };
-
 struct Plan {
   enum class QueueKind : uint8_t { local, send, recv };
 
@@ -43,14 +39,12 @@ struct Plan {
   };
   uint64_t all_steps = 0;
   std::vector<Before> before;
-  Buffering buffering = Buffering::always;
-  bool in_place = true;  // calls in place may run it
+  // No rank needs what it sends to be copied aside (rendezvous.h). Else only what no step waits for
+  // may be read in place.
+  bool without_buffers = false;
   // For each step that sends to several peers, the queues it stands in; empty for the others.
   std::vector<std::vector<int32_t>> send_queues;
 
-  bool buffers() const {
-    return buffering == Buffering::always || (buffering == Buffering::in_place && in_place);
-  }
   std::span<const int32_t> needs_of(int32_t step) const {
     return {needs.data() + first_need[step], needs.data() + first_need[step + 1]};
   }

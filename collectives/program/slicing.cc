@@ -20,39 +20,25 @@ uint64_t most_elements(uint64_t message_bytes, uint64_t chunks, uint64_t element
 
 }  // namespace
 
-Slicing slice_collective(const Plan& plan, uint64_t largest, uint64_t element_bytes,
-                         bool private_blocks, const Limits& limits) {
-  const Program& program = plan.program;
+Slicing slice_collective(Collective collective, const Program& program, uint64_t largest,
+                         uint64_t element_bytes, bool private_blocks, const Limits& limits) {
   const int fan_out = std::max(1, program.fan_out);
   const auto chunks = static_cast<uint64_t>(std::max(1, program.chunks_per_message));
   const int lanes = std::clamp(limits.slots / fan_out, 1, limits.lanes);
-  const size_t shorter = std::min(limits.near.bytes, limits.far.bytes);
-  const uint64_t part = most_elements(shorter, chunks, element_bytes);
-  const uint64_t parts =
-      plan.buffering == Buffering::none
-          ? std::max(most_elements(limits.far.bytes, chunks, element_bytes) / part, uint64_t{1})
-          : 1;
+  const size_t longest = std::min(limits.near.bytes, limits.far.bytes);
+  const uint64_t most = most_elements(longest, chunks, element_bytes);
 
-  Slicing slicing{.part_elements = part,
-                  .parts = static_cast<uint32_t>(parts),
-                  .lanes = lanes,
-                  .credit = std::max(1, limits.slots / (fan_out * lanes))};
+  Slicing slicing{
+      .elements = most, .lanes = lanes, .credit = std::max(1, limits.slots / (fan_out * lanes))};
   if (!private_blocks) {
-    // Fewer slices would leave the network idle while data moves within hosts.
-    constexpr uint64_t kLeastSlices = 4;
     const uint64_t line = line_elements(element_bytes);
     const uint64_t least =
-        std::min(limits.least_bytes / (chunks * element_bytes) / line * line + line, part);
+        std::min(limits.least_bytes / (chunks * element_bytes) / line * line + line, most);
     const auto l = static_cast<uint64_t>(lanes);
-    slicing.parts =
-        static_cast<uint32_t>(std::clamp(largest / part / kLeastSlices, uint64_t{1}, parts));
-    if (slicing.parts == 1) {
-      slicing.part_elements = std::clamp(round_up((largest + l - 1) / l, line), least, part);
-    }
+    slicing.elements = std::clamp(round_up((largest + l - 1) / l, line), least, most);
   }
-  slicing.elements = slicing.part_elements * slicing.parts;
   slicing.slices = static_cast<uint32_t>((largest + slicing.elements - 1) / slicing.elements);
-  const bool speaks_without_data = plan.collective == Collective::barrier || private_blocks;
+  const bool speaks_without_data = collective == Collective::barrier || private_blocks;
   if (speaks_without_data) slicing.slices = std::max<uint32_t>(1, slicing.slices);
   if (!private_blocks) {
     slicing.lanes = static_cast<int>(std::clamp<uint32_t>(slicing.slices, 1, lanes));
@@ -61,8 +47,8 @@ Slicing slice_collective(const Plan& plan, uint64_t largest, uint64_t element_by
 }
 
 Slicing slice_p2p(uint64_t count, uint64_t element_bytes, const MessageLimits& longest) {
-  Slicing slicing{.lanes = 1, .credit = 2};
-  slicing.elements = slicing.part_elements = most_elements(longest.p2p_bytes, 1, element_bytes);
+  Slicing slicing{
+      .elements = most_elements(longest.p2p_bytes, 1, element_bytes), .lanes = 1, .credit = 2};
   slicing.slices = static_cast<uint32_t>(
       std::max<uint64_t>(1, (count + slicing.elements - 1) / slicing.elements));
   return slicing;

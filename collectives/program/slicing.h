@@ -5,17 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/program/plan.h"
+#include "collectives/program/program.h"
 #include "transport/limits.h"
 
 namespace tutti {
 
-// Between hosts a message carries a whole slice. Shared memory's messages may be shorter: between
-// ranks of one host a slice then goes in parts, one message each.
 struct Slicing {
-  uint64_t elements = 1;       // of each chunk in one slice
-  uint64_t part_elements = 1;  // in one part of it
-  uint32_t parts = 1;          // of a whole slice
+  uint64_t elements = 1;  // of each chunk in one slice
   uint32_t slices = 0;
   int lanes = 1;   // slice s runs on lane s mod lanes
   int credit = 1;  // slots that one connection may hold
@@ -25,9 +21,9 @@ struct Slicing {
 // this call travel. With `private_blocks` this rank knows only its own blocks: then the cut does
 // not depend on `largest`, but the number of slices does, and slice 0 has something to say without
 // data.
-Slicing slice_collective(const Plan& plan, uint64_t largest, uint64_t element_bytes,
-                         bool private_blocks, const Limits& limits);
-// Point-to-point calls have one lane. `longest`: of messages between the two ranks.
+Slicing slice_collective(Collective collective, const Program& program, uint64_t largest,
+                         uint64_t element_bytes, bool private_blocks, const Limits& limits);
+// Point-to-point calls have one lane. `longest`: between their two ranks.
 Slicing slice_p2p(uint64_t count, uint64_t element_bytes, const MessageLimits& longest);
 
 }  // namespace tutti

@@ -16,7 +16,7 @@ class Run {
  public:
   explicit Run(std::span<const Plan> plans)
       : plans_(plans), walk_(plans), offered_(plans.size() * plans.size(), -1) {
-    for (const Plan& plan : plans) sends_.emplace_back(plan.program.steps.size());
+    for (const Plan& plan : plans) readers_left_.emplace_back(plan.program.steps.size(), 0);
   }
 
   bool ends() {
@@ -39,36 +39,22 @@ class Run {
       offered(rank, peer) = number;
       walk_.wake(peer);
     }
-    sends_[rank][number] = {.away = peers.size(), .left = peers.size()};
+    readers_left_[rank][number] = peers.size();
     return Attempt::begun;
   }
 
   Attempt take(int32_t from, int32_t to) {
-    const int32_t number = offered(from, to);
-    if (number < 0) return Attempt::waits;
-    Send& send = sends_[from][number];
-    if (std::ranges::find(send.ready, to) == send.ready.end()) {
-      send.ready.push_back(to);
-      if (--send.away == 0) {
-        for (const int32_t reader : send.ready) walk_.wake(reader);
-      }
-    }
-    if (send.away > 0) return Attempt::waits;
-    offered(from, to) = -1;
+    const int32_t send = std::exchange(offered(from, to), -1);
+    if (send < 0) return Attempt::waits;
     walk_.wake(from);
-    if (--send.left == 0) walk_.finish(from, number);
+    if (--readers_left_[from][send] == 0) walk_.finish(from, send);
     return Attempt::finished;
   }
 
   std::span<const Plan> plans_;
   JointWalk walk_;
   std::vector<int32_t> offered_;
-  struct Send {
-    std::vector<int32_t> ready;  // readers that would take it
-    size_t away = 0;             // and so many more
-    size_t left = 0;             // that have not taken it
-  };
-  std::vector<std::vector<Send>> sends_;  // by rank, then by step: those that have begun
+  std::vector<std::vector<size_t>> readers_left_;  // by rank, of sends that have begun
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Whether programs come to their end without any buffering: a send is done only when its readers
-// have taken what was sent, and they take it together. Then messages may be read where they lie,
-// with nothing copied aside, and go in parts, each of which waits until all have the one before.
+// have taken what was sent. Then messages may be read where they lie, with nothing copied aside.
 //
 // Not all do. Two ranks that exchange a chunk in place need a copy of at least one:
 //

@@ -71,6 +71,7 @@ void CommunicatorImpl::open_transport(const CommunicatorImpl* parent) {
     kind.limits = paths_->limits();
     kind.any_shm = paths_->any_shm();
     kind.far = paths_->far();
+    kind.lends = paths_->lends();
     return engine_->plans().plans_for(kind);
   };
   compiler_.use(plans_over(layout), plans_over(layout.in_rank_order()));

@@ -58,6 +58,8 @@ class Paths {
   std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+ofi" ...
   PathClass far() const { return far_; }           // between those that share no memory
   bool any_shm() const { return any_shm_; }        // members of one host share memory
+  // Some messages need not be copied aside (Transport::can_lend).
+  bool lends() const { return shm_ != nullptr || (fabric_ != nullptr && !any_shm_); }
 
   // Returns when all members of this host have got its shared memory: from then on each may go
   // away. Throws Error(timeout), or what `throw_if_aborted` throws.

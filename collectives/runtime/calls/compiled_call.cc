@@ -125,11 +125,11 @@ void derive(CompiledCall& compiled, const Limits& limits, const std::vector<bool
   const uint64_t widest =
       compiled.accumulates && program.scratch_chunks > 0 ? sizeof(float) : compiled.element_bytes;
   const auto is_near = [&](int32_t peer) { return near.empty() || near[peer]; };
-  compiled.slicing =
-      compiled.point_to_point()
-          ? slice_p2p(count, compiled.element_bytes,
-                      is_near(compiled.peer) ? limits.near : limits.far)
-          : slice_collective(plan, chunks.largest(), widest, compiled.private_blocks, limits);
+  compiled.slicing = compiled.point_to_point()
+                         ? slice_p2p(count, compiled.element_bytes,
+                                     is_near(compiled.peer) ? limits.near : limits.far)
+                         : slice_collective(plan.collective, program, chunks.largest(), widest,
+                                            compiled.private_blocks, limits);
   if (slices_of(chunks, compiled) > UINT32_MAX) {
     throw Error(
         ErrorCode::unsupported,
@@ -145,7 +145,6 @@ void derive(CompiledCall& compiled, const Limits& limits, const std::vector<bool
   compiled.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
   compiled.moves.make(plan, chunks, compiled.element_bytes, compiled.accumulates, scratch_chunk,
                       compiled.signature_words, compiled.private_blocks);
-  if (compiled.slicing.parts > 1) compiled.moves.sort_peers(is_near);
 }
 
 }  // namespace tutti

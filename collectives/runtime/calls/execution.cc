@@ -37,7 +37,6 @@ void Execution::start(const internal::Operation& operation, Transport* transport
     if (compiled_->point_to_point() && !compiled_->sends) form_ = Form::unknown;
     if (compiled_->point_to_point() && compiled_->sends && can_send_whole()) go_whole();
   }
-  if (slicing.parts > 1) passed_.assign(lanes_.size() * compiled_->moves.size(), 0);
   if (scratch_bytes_ < compiled_->scratch_bytes * sets) {
     scratch_.reset();
     scratch_bytes_ = compiled_->scratch_bytes * sets;
@@ -91,10 +90,9 @@ bool Execution::know_form() {
 
 inline Attempt Execution::run(const Slice& slice, size_t step) {
   const Move& move = compiled_->moves[step];
-  if (move.near > 0) return run_parts(slice, step);
   switch (move.kind) {
     case StepKind::send:
-      return run_send(slice, step, move.peers, move.lendable && can_lend(slice, move, move.peers));
+      return run_send(slice, step);
     case StepKind::recv:
     case StepKind::recv_reduce:
       return run_recv(slice, move) ? Attempt::finished : Attempt::waits;
@@ -136,7 +134,7 @@ bool Execution::take_back() {
   return std::erase_if(loans_, is_back) > 0;
 }
 
-Execution::Slice Execution::one_slice(int lane, uint32_t turn) const {
+Execution::Slice Execution::later_slice_at(int lane, uint32_t turn) const {
   const uint32_t number = turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
   const uint64_t first = number * compiled_->slicing.elements;
   const uint64_t shift = first * compiled_->element_bytes;
@@ -144,68 +142,21 @@ Execution::Slice Execution::one_slice(int lane, uint32_t turn) const {
   return {.number = number,
           .lane = transport_lane(lane),
           .first = first,
-          .elements = compiled_->slicing.elements,
           .shift = {shift, shift, set * compiled_->scratch_bytes}};
 }
 
-// ---- parts
-
-Execution::Slice Execution::part_of(const Slice& slice, uint32_t part) const {
-  const Slicing& slicing = compiled_->slicing;
-  const uint64_t before = part * slicing.part_elements;
-  const uint64_t bytes = before * compiled_->element_bytes;
-  return {.number = slice.number * slicing.parts + part,
-          .lane = slice.lane,
-          .first = slice.first + before,
-          .elements = slicing.part_elements,
-          .shift = {slice.shift[0] + bytes, slice.shift[1] + bytes,
-                    slice.shift[2] + before * width(compiled_->accumulates)}};
-}
-
-// A slice that ranks of this host get, or send, in parts; those of others get it first, as one
-// message. What can be lent is one message for all.
-Attempt Execution::run_parts(const Slice& slice, size_t step) {
-  const Move& move = compiled_->moves[step];
-  const bool sends = move.kind == StepKind::send;
-  const std::span<const int32_t> near = move.peers.first(move.near);
-  const std::span<const int32_t> far = move.peers.subspan(move.near);
-  const auto receive = [&](const Slice& part) {
-    return run_recv(part, move) ? Attempt::finished : Attempt::waits;
-  };
-  uint32_t& passed = passed_[static_cast<size_t>(slice.lane) * compiled_->moves.size() + step];
-  const uint32_t first = far.empty() ? 0 : 1;
-  if (passed < first) {
-    if (run_send(slice, step, far, false) == Attempt::waits) return Attempt::waits;
-    ++passed;
-  }
-  if (passed == first) {
-    Slice whole = slice;
-    whole.number = part_of(slice, 0).number;
-    if (sends && can_lend(whole, move, near)) {
-      const Attempt result = run_send(whole, step, near, true);
-      if (result != Attempt::waits) passed = 0;
-      return result;
-    }
-    if (!sends && comes_whole(whole, move)) return receive(whole);
-  }
-  const std::span<const Piece> message = sends ? move.src : move.dst;
-  const uint32_t parts = message.empty() ? 1 : compiled_->slicing.parts;
-  for (; passed < first + parts; ++passed) {
-    const Slice part = part_of(slice, passed - first);
-    const Attempt result = sends ? run_send(part, step, near, false) : receive(part);
-    if (result == Attempt::waits) return Attempt::waits;
-  }
-  passed = 0;
-  return Attempt::finished;
-}
-
-bool Execution::comes_whole(const Slice& whole, const Move& move) const {
-  const MessageHeader* const header = transport_->front(move.peer, whole.lane);
-  return header != nullptr && header->slice == whole.number &&
-         header->bytes == elements_in(whole, move, move.dst) * width(move.widened);
-}
-
 // ---- steps
+
+uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
+  if (slice.first >= piece.length) return 0;
+  return std::min(compiled_->slicing.elements, piece.length - slice.first);
+}
+
+uint64_t Execution::elements_in(const Slice& slice, std::span<const Piece> message) const {
+  uint64_t elements = 0;
+  for (const Piece& piece : message) elements += elements_in(slice, piece);
+  return elements;
+}
 
 // Messages without data are not sent; but tokens are, and where only the two ranks know how long a
 // block is, they tell each other in slice 0, as point-to-point calls do.
@@ -215,17 +166,9 @@ bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
   return !compiled_->point_to_point() && (!compiled_->private_blocks || slice.number > 0);
 }
 
-bool Execution::can_lend(const Slice& slice, const Move& move,
-                         std::span<const int32_t> peers) const {
-  if (!move.lendable || !compiled_->lends) return false;
-  const uint64_t bytes = elements_in(slice, move, move.src) * width(move.widened);
-  return bytes >= kLeastLent && transport_->can_lend(peers, {address(slice, move.src[0]), bytes});
-}
-
-Attempt Execution::run_send(const Slice& slice, size_t step, std::span<const int32_t> peers,
-                            bool lends) {
+Attempt Execution::run_send(const Slice& slice, size_t step) {
   const Move& move = compiled_->moves[step];
-  const uint64_t elements = elements_in(slice, move, move.src);
+  const uint64_t elements = message_elements(slice, move, move.src);
   if (is_silent(elements, move.src, slice)) return Attempt::finished;
   const uint64_t bytes = elements * width(move.widened);
   const MessageHeader header{.call = operation_->number,
@@ -236,19 +179,21 @@ Attempt Execution::run_send(const Slice& slice, size_t step, std::span<const int
   const int credit = compiled_->slicing.credit;
   if (move.one_piece) {
     const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
-    if (lends) {
-      const int loan = transport_->lend(peers, slice.lane, header, payload);
-      if (loan < 0) return Attempt::waits;
-      loans_.push_back({.number = loan});
-      return Attempt::begun;
+    if (move.lendable && compiled_->lends && bytes >= kLeastLent) {
+      if (transport_->can_lend(move.peers, payload)) {
+        const int loan = transport_->lend(move.peers, slice.lane, header, payload);
+        if (loan < 0) return Attempt::waits;
+        loans_.push_back({.number = loan});
+        return Attempt::begun;
+      }
+      if (form_ == Form::whole) return Attempt::waits;  // its registration has ended since
     }
-    if (form_ == Form::whole) return Attempt::waits;  // its registration has ended since
-    if (peers.size() == 1) {
-      const bool sent = transport_->write(peers[0], slice.lane, header, payload, credit);
+    if (move.peers.size() == 1) {
+      const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);
       return sent ? Attempt::finished : Attempt::waits;
     }
   }
-  std::byte* slot = transport_->reserve(peers, slice.lane, bytes, credit);
+  std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
   if (slot == nullptr) return Attempt::waits;
   for (const Piece& piece : move.src) {
     const uint64_t count = elements_in(slice, piece);
@@ -261,7 +206,7 @@ Attempt Execution::run_send(const Slice& slice, size_t step, std::span<const int
 }
 
 bool Execution::run_recv(const Slice& slice, const Move& move) {
-  const uint64_t elements = elements_in(slice, move, move.dst);
+  const uint64_t elements = message_elements(slice, move, move.dst);
   if (is_silent(elements, move.dst, slice)) return true;
   const MessageHeader* header = transport_->front(move.peer, slice.lane);
   if (header == nullptr) return false;

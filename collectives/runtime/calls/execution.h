@@ -65,13 +65,11 @@ class Execution {
   std::vector<Want> wants() const;
 
  private:
-  static constexpr uint64_t kAll = ~uint64_t{0};
-  // One slice, or a part of one: where in the call, and where its data is from what a piece says.
+  // One slice: where in the call, and where its data is from what a piece says.
   struct Slice {
     uint32_t number = 0;
     int lane = 0;                     // of the transport
-    uint64_t first = 0;               // element of each chunk,
-    uint64_t elements = kAll;         // and how many of them
+    uint64_t first = 0;               // element of each chunk
     std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 
@@ -88,22 +86,17 @@ class Execution {
   bool can_send_whole() const;
   void go_whole();
   bool know_form();
-  bool is_whole() const { return form_ == Form::whole || compiled_->slicing.slices <= 1; }
   int transport_lane(int lane) const {
     return compiled_->point_to_point() ? transport_->lanes() : lane;
   }
   Slice slice_at(int lane, uint32_t turn) const {
-    if (is_whole()) return {.lane = transport_lane(0)};
-    return one_slice(lane, turn);
+    if (lane == 0 && turn == 0) return {.lane = transport_lane(0)};
+    return later_slice_at(lane, turn);
   }
-  Slice one_slice(int lane, uint32_t turn) const;
-  Slice part_of(const Slice& slice, uint32_t part) const;
+  Slice later_slice_at(int lane, uint32_t turn) const;
 
   Attempt run(const Slice& slice, size_t step);
-  Attempt run_parts(const Slice& slice, size_t step);
-  bool comes_whole(const Slice& whole, const Move& move) const;
-  bool can_lend(const Slice& slice, const Move& move, std::span<const int32_t> peers) const;
-  Attempt run_send(const Slice& slice, size_t step, std::span<const int32_t> peers, bool lends);
+  Attempt run_send(const Slice& slice, size_t step);
   bool run_recv(const Slice& slice, const Move& move);
   void run_reduce(const Slice& slice, const Move& move);
   void run_copy(const Slice& slice, const Move& move);
@@ -137,16 +130,12 @@ class Execution {
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
                uint64_t count) const;
 
-  static uint64_t elements_in(const Slice& slice, const Piece& piece) {
-    if (slice.first >= piece.length) return 0;
-    return std::min(slice.elements, piece.length - slice.first);
-  }
-  static uint64_t elements_in(const Slice& slice, const Move& move,
-                              std::span<const Piece> message) {
-    if (slice.elements == kAll) return move.elements;
-    uint64_t elements = 0;
-    for (const Piece& piece : message) elements += elements_in(slice, piece);
-    return elements;
+  uint64_t elements_in(const Slice& slice, const Piece& piece) const;
+  uint64_t elements_in(const Slice& slice, std::span<const Piece> message) const;
+  uint64_t message_elements(const Slice& slice, const Move& move,
+                            std::span<const Piece> message) const {
+    const bool whole = form_ == Form::whole || compiled_->slicing.slices <= 1;
+    return whole ? move.elements : elements_in(slice, message);
   }
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {
@@ -168,7 +157,6 @@ class Execution {
   Form form_ = Form::slices;
   std::vector<Loan> loans_;
   std::vector<QueueWalk> lanes_;  // their turns are slices
-  std::vector<uint32_t> passed_;  // by lane, then by step: messages of the slice in parts
 
   // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
   // cost nothing.

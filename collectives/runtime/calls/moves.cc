@@ -1,7 +1,5 @@
 #include "collectives/runtime/calls/moves.h"
 
-#include <algorithm>
-
 #include "collectives/runtime/calls/signature.h"
 
 namespace tutti {
@@ -27,7 +25,7 @@ void mark_lendable(const Plan& plan, uint64_t element_bytes, std::vector<Move>& 
     const uint64_t bytes = move.elements * (move.widened ? sizeof(float) : element_bytes);
     move.lendable = move.kind == StepKind::send && move.one_piece && bytes >= kLeastLent;
   }
-  if (!plan.buffers()) return;
+  if (plan.without_buffers) return;
   for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].lendable = false;
 }
 
@@ -89,18 +87,6 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
   }
   mark_lendable(plan, element_bytes, moves_);
   mark_results(plan, moves_);
-}
-
-void Moves::sort_peers(const std::function<bool(int32_t peer)>& is_near) {
-  size_t total = 0;
-  for (const Move& move : moves_) total += move.peers.size();
-  peers_.reserve(total);  // spans into it stay valid
-  for (Move& move : moves_) {
-    const auto first = peers_.insert(peers_.end(), move.peers.begin(), move.peers.end());
-    const auto far = std::stable_partition(first, peers_.end(), is_near);
-    move.near = static_cast<uint32_t>(far - first);
-    move.peers = {first, peers_.end()};
-  }
 }
 
 }  // namespace tutti

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -35,7 +34,6 @@ struct Move {
   bool divides = false;
   int32_t peer = -1;  // the first one
   std::span<const int32_t> peers;
-  uint32_t near = 0;      // so many of them, the first, get or send it in parts (Slicing::parts)
   uint64_t elements = 0;  // of the message, over all slices
   std::array<uint64_t, 2> signature = {};
   std::span<const Piece> src;
@@ -58,16 +56,12 @@ class Moves {
             uint64_t scratch_chunk_bytes, const std::array<uint64_t, 2>& signature,
             bool private_blocks);
 
-  // Peers in shared memory first, where messages to them go in parts.
-  void sort_peers(const std::function<bool(int32_t peer)>& is_near);
-
   const Move& operator[](size_t step) const { return moves_[step]; }
   size_t size() const { return moves_.size(); }
 
  private:
   std::vector<Move> moves_;
   std::vector<Piece> pieces_;
-  std::vector<int32_t> peers_;  // of all moves, where they are sorted
 };
 
 }  // namespace tutti

@@ -13,21 +13,6 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
   return make_plan(algorithm.collective, shape, program_of(algorithm, shape, arithmetic), in_place);
 }
 
-// Proved for what is not too long to be run through at once. All ranks come to the same.
-Buffering buffering_of(const Algorithm& algorithm, Shape shape, Arithmetic arithmetic) {
-  constexpr size_t kMostSteps = 50'000;
-  constexpr int kMostRanks = 128;
-  if (shape.ranks > kMostRanks) return Buffering::always;
-  shape.rank = 0;
-  const Program first = program_of(algorithm, shape, arithmetic);
-  if (first.steps.size() * static_cast<size_t>(shape.ranks) > kMostSteps) return Buffering::always;
-  const auto ends = [&](bool in_place) {
-    return ends_without_buffers(make_plans(algorithm, shape, arithmetic, in_place));
-  };
-  if (ends(true)) return Buffering::none;
-  return ends(false) ? Buffering::in_place : Buffering::always;
-}
-
 }  // namespace
 
 Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
@@ -71,12 +56,20 @@ const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
   std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place, arithmetic}];
   if (!plan) {
     plan = std::make_unique<Plan>(plan_of(algorithm, shape(root), in_place, arithmetic));
-    // All of TCP's messages are copied aside, and are of one length.
-    if (kind_.any_shm || kind_.far != PathClass::tcp) {
-      plan->buffering = buffering_of(algorithm, shape(root), arithmetic);
-    }
+    plan->without_buffers = kind_.lends && needs_no_buffers(algorithm, *plan, in_place, arithmetic);
   }
   return *plan;
+}
+
+// Proved for what is not too long to be run through at once.
+bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
+                             Arithmetic arithmetic) const {
+  constexpr size_t kMostSteps = 50'000;
+  const int ranks = mine.shape.ranks;
+  constexpr int kMostRanks = 128;
+  if (ranks > kMostRanks) return false;
+  if (mine.program.steps.size() * static_cast<size_t>(ranks) > kMostSteps) return false;
+  return ends_without_buffers(make_plans(algorithm, mine.shape, arithmetic, in_place));
 }
 
 PlanCache::PlanCache(const CostModel& model, std::vector<const Algorithm*> more)

@@ -34,6 +34,7 @@ class Plans {
     Limits limits;
     bool any_shm = false;            // members of one host share memory
     PathClass far = PathClass::tcp;  // all others
+    bool lends = false;              // some of this rank's messages are not copied aside
     bool operator==(const Kind&) const = default;
   };
 
@@ -48,6 +49,9 @@ class Plans {
   const Plan& plan(const Algorithm& algorithm, int root, bool in_place, Arithmetic arithmetic);
 
  private:
+  bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
+                        Arithmetic arithmetic) const;
+
   const Kind kind_;
   std::mutex mutex_;  // guards everything below
   Planner planner_;

@@ -8,9 +8,9 @@
 
 namespace tutti {
 
-// Bumped whenever MessageHeader, the framing, a control frame, the handshake or the table of ranks
-// changes.
-inline constexpr uint32_t kWireVersion = 13;
+// Bumped whenever MessageHeader, the framing, how calls are cut into messages, a control frame, the
+// handshake or the table of ranks changes.
+inline constexpr uint32_t kWireVersion = 14;
 
 struct MessageHeader {
   uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)

@@ -61,6 +61,31 @@ TEST_F(CallCompilerTest, KeepsCallsOfOneKind) {
   EXPECT_NE(compiler_.compiled(sum(8), {.algorithm = "ring"}), first);
 }
 
+// Hosts of many ranks have short slots in shared memory, which rule within a host only.
+TEST_F(CallCompilerTest, MessagesToOtherHostsAreAsLongAsTheNetworkLikes) {
+  Program program;
+  program.steps = {send({0}, {input(0)})};
+  message_ = make_plan(Collective::send_recv, {.ranks = kRanks, .rank = 1}, std::move(program));
+  Plans::Kind kind;
+  kind.shape = {.ranks = kRanks, .rank = 1};
+  kind.hosts = Hosts::equal(kRanks, 2);
+  kind.limits = {.slots = 4, .near = {1 << 16, 256}, .far = {1 << 16, 4096}};
+  for (const bool any_shm : {true, false}) {
+    kind.any_shm = any_shm;
+    if (!any_shm) kind.limits.near = kind.limits.far;
+    const auto plans = std::make_shared<Plans>(kind, CostModel{}, std::vector<const Algorithm*>{});
+    CallCompiler fresh(1, kRanks, [this](int, bool) { return &message_; });
+    fresh.use(plans, plans);
+    const ConstBuffer bytes{in_.data(), 1 << 14, DType::u8};
+    const auto slices_to = [&](int peer) {
+      return fresh.compiled(Request::send(bytes, peer), {})->slicing.slices;
+    };
+    EXPECT_EQ(slices_to(0), any_shm ? 64U : 4U) << "on its own host";
+    EXPECT_EQ(slices_to(2), 4U) << "on another";
+    EXPECT_EQ(slices_to(3), 4U);
+  }
+}
+
 TEST_F(CallCompilerTest, TakesTheAlgorithmThatIsNamed) {
   EXPECT_EQ(compiler_.compiled(sum(8), {.algorithm = "ring"})->algorithm->name, "ring");
   EXPECT_EQ(compiler_.named_algorithm(sum(8), {.algorithm = "ring"}, false)->name, "ring");

@@ -127,8 +127,8 @@ TEST_P(OneTurn, WithoutStepsItHasEnded) {
   EXPECT_TRUE(Walk(plan_of(2, 0, {}), 3, GetParam()).ended());
 }
 
-// What is proved by one is proved of the other: in whatever order the steps of a catalogue's plans
-// begin and are finished, both let the same ones begin next.
+// The proof walks plans by one form and the executor may use the other, so both must let the same
+// steps begin, in whatever order steps begin and finish.
 TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
   std::mt19937 random(7);
   const auto any_of = [&](const auto& all) {

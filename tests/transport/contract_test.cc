@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                                            Kind{"rxm_ofi", make_rxm_ofi}),
                          [](const auto& info) { return info.param.name; });
 
-// What goes to all peers.
+// The longest message that can go to every peer.
 size_t longest(const Transport& transport) {
   const Limits& limits = transport.traits().limits;
   return std::min(limits.near.bytes, limits.far.bytes);

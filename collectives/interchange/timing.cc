@@ -1,133 +1,71 @@
 #include "collectives/interchange/timing.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
-#include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "collectives/program/step_graph.h"
 
 namespace tutti {
 
 namespace {
 
-constexpr int32_t kUnknown = -1;
-
-class Timer {
- public:
-  explicit Timer(std::span<const Plan> plans) : plans_(plans) {
-    for (const Plan& plan : plans) {
-      started_.emplace_back(plan.program.steps.size(), kUnknown);
-      timing_.ended.emplace_back(plan.program.steps.size(), kUnknown);
-      cursors_.emplace_back(plan.queues.size(), 0);
-      for (size_t q = 0; q < plan.queues.size(); ++q) {
-        queues_[{plan.shape.rank, plan.queues[q].kind, plan.queues[q].peer}] =
-            static_cast<int32_t>(q);
-      }
-    }
-  }
-
-  Timing run() {
-    for (bool moved = true; std::exchange(moved, false);) {
-      for (size_t rank = 0; rank < plans_.size(); ++rank) {
-        for (size_t q = 0; q < plans_[rank].queues.size(); ++q) {
-          while (advance(static_cast<int32_t>(rank), static_cast<int32_t>(q))) moved = true;
-        }
-      }
-    }
-    for (const std::vector<int32_t>& ended : timing_.ended) {
-      if (std::ranges::find(ended, kUnknown) != ended.end()) {
-        throw Error(ErrorCode::invalid_argument, "the programs make no progress",
-                    {.remedy = "prove them first"});
-      }
-    }
-    std::ranges::stable_sort(timing_.messages, {}, &TimedMessage::sent);
-    return std::move(timing_);
-  }
-
- private:
-  bool advance(int32_t rank, int32_t queue) {
-    const Plan& plan = plans_[rank];
-    const std::vector<int32_t>& steps = plan.queues[queue].steps;
-    const size_t position = cursors_[rank][queue];
-    if (position == steps.size()) return false;
-    const int32_t number = steps[position];
-    int32_t time = 0;
-    for (const int32_t need : plan.needs_of(number)) {
-      if (timing_.ended[rank][need] == kUnknown) return false;
-      time = std::max(time, timing_.ended[rank][need]);
-    }
-    switch (plan.queues[queue].kind) {
-      case Plan::QueueKind::local:
-        if (position > 0) time = std::max(time, timing_.ended[rank][steps[position - 1]]);
-        break;
-      case Plan::QueueKind::send:
-        return send(rank, number, time);
-      case Plan::QueueKind::recv:
-        if (!receive(rank, queue, time)) return false;
-        break;
-    }
-    end(rank, number, time);
-    ++cursors_[rank][queue];
-    return true;
-  }
-
-  // Once, in all queues that it stands in.
-  bool send(int32_t rank, int32_t number, int32_t time) {
-    const Plan& plan = plans_[rank];
-    std::vector<int32_t> all = plan.send_queues[number];
-    if (all.empty()) {
-      all = {queues_.at({rank, Plan::QueueKind::send, plan.program.steps[number].peers[0]})};
-    }
-    for (const int32_t q : all) {
-      const std::vector<int32_t>& steps = plan.queues[q].steps;
-      const size_t position = cursors_[rank][q];
-      if (position == steps.size() || steps[position] != number) return false;
-      if (position > 0) time = std::max(time, started_[rank][steps[position - 1]] + 1);
-    }
-    for (const int32_t q : all) ++cursors_[rank][q];
-    started_[rank][number] = time;
-    end(rank, number, time + 1);
-    return true;
-  }
-
-  // The k-th message is the k-th that was sent.
-  bool receive(int32_t rank, int32_t queue, int32_t& time) {
-    const Plan::Queue& incoming = plans_[rank].queues[queue];
-    const size_t position = cursors_[rank][queue];
-    const auto found = queues_.find({incoming.peer, Plan::QueueKind::send, rank});
-    if (found == queues_.end()) return false;
-    const std::vector<int32_t>& sent = plans_[incoming.peer].queues[found->second].steps;
-    if (position >= cursors_[incoming.peer][found->second]) return false;
-    const int32_t number = incoming.steps[position];
-    const int32_t start = started_[incoming.peer][sent[position]];
-    time = std::max(time, start + 1);
-    if (position > 0) time = std::max(time, timing_.ended[rank][incoming.steps[position - 1]]);
-    timing_.messages.push_back({.from = incoming.peer,
-                                .to = rank,
-                                .send_step = sent[position],
-                                .recv_step = number,
-                                .sent = start,
-                                .taken = time});
-    return true;
-  }
-
-  void end(int32_t rank, int32_t number, int32_t time) {
-    timing_.ended[rank][number] = time;
-    timing_.rounds = std::max(timing_.rounds, time);
-  }
-
-  std::span<const Plan> plans_;
-  Timing timing_;
-  std::vector<std::vector<int32_t>> started_;  // by rank and step; sends
-  std::vector<std::vector<size_t>> cursors_;   // by rank and queue
-  // By rank, kind and peer.
-  std::map<std::tuple<int32_t, Plan::QueueKind, int32_t>, int32_t> queues_;
+struct Rounds {
+  std::vector<int32_t> begun;  // by step
+  std::vector<int32_t> ended;
 };
+
+// A step begins when the last of those that it waits for has ended. Sends take a round, and nothing
+// else takes any.
+Rounds rounds_of(const StepGraph& graph, std::span<const Plan> plans) {
+  std::vector<int32_t> lengths;
+  for (const Plan& plan : plans) {
+    for (const Step& step : plan.program.steps) lengths.push_back(step.kind == StepKind::send);
+  }
+  Rounds rounds{std::vector<int32_t>(graph.steps(), 0), std::vector<int32_t>(graph.steps(), 0)};
+  std::vector<int32_t> waits = graph.waits;
+  std::vector<int32_t> ready;
+  for (int32_t step = 0; step < graph.steps(); ++step) {
+    if (waits[step] == 0) ready.push_back(step);
+  }
+  const auto pass = [&](int32_t step, int32_t round) {
+    rounds.begun[step] = std::max(rounds.begun[step], round);
+    if (--waits[step] == 0) ready.push_back(step);
+  };
+  for (size_t done = 0; done < ready.size(); ++done) {
+    const int32_t step = ready[done];
+    const int32_t end = rounds.ended[step] = rounds.begun[step] + lengths[step];
+    for (const int32_t follower : graph.followers_of(step)) pass(follower, end);
+    for (const StepGraph::Message& message : graph.messages_of(step)) pass(message.step, end);
+  }
+  if (ready.size() == waits.size()) return rounds;
+  throw Error(ErrorCode::invalid_argument, "the programs make no progress",
+              {.remedy = "prove them first"});
+}
 
 }  // namespace
 
-Timing time_steps(std::span<const Plan> plans) { return Timer(plans).run(); }
+Timing time_steps(std::span<const Plan> plans) {
+  const StepGraph graph = make_step_graph(plans);
+  const auto [begun, ended] = rounds_of(graph, plans);
+  Timing timing;
+  for (int32_t rank = 0; rank < graph.walked(); ++rank) {
+    const int32_t first = graph.first_step[rank];
+    const int32_t last = graph.first_step[rank + 1];
+    timing.ended.emplace_back(ended.begin() + first, ended.begin() + last);
+    for (int32_t step = first; step < last; ++step) {
+      timing.rounds = std::max(timing.rounds, ended[step]);
+      for (const StepGraph::Message& message : graph.messages_of(step)) {
+        timing.messages.push_back({.from = message.from,
+                                   .to = message.to,
+                                   .send_step = step - first,
+                                   .recv_step = message.step - graph.first_step[message.to],
+                                   .sent = begun[step],
+                                   .taken = begun[message.step]});
+      }
+    }
+  }
+  std::ranges::stable_sort(timing.messages, {}, &TimedMessage::sent);
+  return timing;
+}
 
 }  // namespace tutti

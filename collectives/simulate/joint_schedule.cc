@@ -115,12 +115,9 @@ Schedule JointSchedule::take() {
   all.alike = alike_;
   all.symmetry = symmetry_;
   all.connections = 1;
-  all.first_step.push_back(0);
   for (const Rank& rank : ranks_) {
     all.first_step.push_back(all.first_step.back() + static_cast<Step>(rank.kinds.size()));
   }
-  all.first_follower.push_back(0);
-  all.first_message.push_back(0);
   for (int32_t number = 0; number < all.walked(); ++number) {
     append(ranks_[static_cast<size_t>(number)], number, all);
     ranks_[static_cast<size_t>(number)] = {};

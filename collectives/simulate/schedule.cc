@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -45,46 +44,31 @@ class Builder {
   }
 
   void build() {
-    schedule_.first_step.push_back(0);
-    schedule_.first_follower.push_back(0);
-    schedule_.first_message.push_back(0);
     for (int32_t rank = 0; rank < shape_.ranks; rank += schedule_.alike) {
       add(plan_of(algorithm_, shape_, rank));
       if (options_.progress && rank % 1024 == 0) options_.progress(1.0 * rank / shape_.ranks);
     }
-    match();
+    const bool matched = schedule_.match([this](const StepGraph::Message& message) {
+      return std::pair(message.to / schedule_.alike, seen_from_first(message));
+    });
+    if (matched) return;
+    throw Error(ErrorCode::internal,
+                cat("messages of ", algorithm_.name, " do not match on ", shape_.ranks, " ranks"));
   }
 
  private:
-  struct Reception {
-    int32_t from;
-    int32_t step;
-  };
-
   void add(const Plan& plan) {
     const std::vector<Step>& steps = plan.program.steps;
-    const int32_t offset = schedule_.steps();
-    if (offset == 0) {
+    if (schedule_.steps() == 0) {
       schedule_.buffer_chunks = buffer_chunks(algorithm_.collective, plan.program, shape_.ranks);
     }
-    refuse_if_too_long(static_cast<int64_t>(offset) + static_cast<int64_t>(steps.size()));
-    edges_.clear();
-    for (size_t i = 0; i < steps.size(); ++i) {
-      schedule_.kinds.push_back(steps[i].kind);
-      schedule_.chunks.push_back(chunks_of(steps[i]));
-      schedule_.waits.push_back(receives(steps[i].kind) ? 1 : 0);
-      for (const int32_t need : plan.needs_of(static_cast<int32_t>(i))) {
-        edges_.emplace_back(need, static_cast<int32_t>(i));
-      }
-      add_messages(plan.shape.rank, steps[i]);
+    refuse_if_too_long(static_cast<int64_t>(schedule_.steps()) +
+                       static_cast<int64_t>(steps.size()));
+    for (const Step& step : steps) {
+      schedule_.kinds.push_back(step.kind);
+      schedule_.chunks.push_back(chunks_of(step));
     }
-    for (const Plan::Queue& queue : plan.queues) {
-      for (size_t i = 1; i < queue.steps.size(); ++i) {
-        edges_.emplace_back(queue.steps[i - 1], queue.steps[i]);
-      }
-    }
-    add_edges(offset, static_cast<int32_t>(steps.size()));
-    schedule_.first_step.push_back(schedule_.steps());
+    schedule_.add(plan);
   }
 
   void refuse_if_too_long(int64_t steps) const {
@@ -98,62 +82,9 @@ class Builder {
                    "recursive_doubling, or fewer ranks"});
   }
 
-  void add_messages(int32_t rank, const Step& step) {
-    if (step.kind == StepKind::send) {
-      for (const int32_t peer : step.peers) schedule_.messages.push_back({rank, peer});
-    } else if (receives(step.kind)) {
-      receptions_.push_back({step.peers[0], schedule_.steps() - 1});
-    }
-    schedule_.first_message.push_back(static_cast<int32_t>(schedule_.messages.size()));
-  }
-
-  void add_edges(int32_t offset, int32_t steps) {
-    std::ranges::sort(edges_);
-    edges_.erase(std::ranges::unique(edges_).begin(), edges_.end());
-    size_t next = 0;
-    for (int32_t step = 0; step < steps; ++step) {
-      for (; next < edges_.size() && edges_[next].first == step; ++next) {
-        schedule_.followers.push_back(offset + edges_[next].second);
-        ++schedule_.waits[offset + edges_[next].second];
-      }
-      schedule_.first_follower.push_back(static_cast<int32_t>(schedule_.followers.size()));
-    }
-  }
-
-  // The k-th message from one rank to another is the k-th that the other receives from it. Where
-  // ranks are walked as one, a message to another rank of a host is what rank 0 of that host
+  // Where ranks are walked as one, a message to another rank of a host is what rank 0 of that host
   // receives from a rank shifted back as far.
-  void match() {
-    std::vector<std::tuple<int32_t, int32_t, int32_t>> received;  // by whom, from whom, step
-    for (size_t i = 0, walked = 0; i < receptions_.size(); ++i) {
-      while (receptions_[i].step >= schedule_.first_step[walked + 1]) ++walked;
-      received.emplace_back(static_cast<int32_t>(walked), receptions_[i].from, receptions_[i].step);
-    }
-    std::ranges::sort(received);
-    std::vector<std::tuple<int32_t, int32_t, int32_t>> sent;  // to whom, from whom, message
-    for (size_t i = 0; i < schedule_.messages.size(); ++i) {
-      const Schedule::Message& message = schedule_.messages[i];
-      sent.emplace_back(message.to / schedule_.alike, seen_from_first(message),
-                        static_cast<int32_t>(i));
-    }
-    std::ranges::sort(sent);
-    bool matched = sent.size() == received.size();
-    for (size_t i = 0; matched && i < sent.size(); ++i) {
-      const auto ends = [](const auto& m) { return std::pair(std::get<0>(m), std::get<1>(m)); };
-      matched = ends(sent[i]) == ends(received[i]);
-      if (i > 0 && ends(sent[i]) != ends(sent[i - 1])) ++schedule_.connections;
-      Schedule::Message& message = schedule_.messages[std::get<2>(sent[i])];
-      message.step = std::get<2>(received[i]);
-      message.connection = schedule_.connections;
-    }
-    ++schedule_.connections;
-    if (matched) return;
-    throw Error(ErrorCode::internal,
-                cat("messages of ", algorithm_.name, " do not match on ", shape_.ranks, " ranks"));
-  }
-
-  // The sender, when the receiver is shifted to be the first of its host.
-  int32_t seen_from_first(const Schedule::Message& message) const {
+  int32_t seen_from_first(const StepGraph::Message& message) const {
     const int32_t size = schedule_.alike;
     const int32_t shift = message.to % size;
     const int32_t back = schedule_.symmetry == Symmetry::rotation ? (size - shift) % size : shift;
@@ -164,8 +95,6 @@ class Builder {
   const Shape& shape_;
   const ScheduleOptions& options_;
   Schedule& schedule_;
-  std::vector<Reception> receptions_;
-  std::vector<std::pair<int32_t, int32_t>> edges_;  // of one rank
 };
 
 int32_t shifted(int32_t rank, int32_t by, int32_t size, Symmetry symmetry) {

@@ -1,6 +1,7 @@
 // How much the paths of a communicator hold.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace tutti {
@@ -22,6 +23,9 @@ struct Limits {
   // A collective's messages are not cut below this to keep all lanes busy: one costs more then than
   // its bytes.
   size_t least_bytes = 16 << 10;
+
+  // Of collectives, whose slices go to near and far ranks alike.
+  size_t collective_bytes() const { return std::min(near.bytes, far.bytes); }
 
   bool operator==(const Limits&) const = default;
   static Limits of_one_path(int lanes, int slots, const MessageLimits& longest) {

@@ -35,7 +35,7 @@ namespace tutti {
 // a copy anyway.
 enum class Store : uint8_t { cached, streamed };
 
-// What a transport is like, for as long as it lives.
+// A transport has these for as long as it lives.
 struct Traits {
   Limits limits;  // `slots`: messages of collectives under way from a rank, over all connections
   bool needs_descriptors = false;  // false: a word in memory (WaitSet::add_word) ends a sleep

@@ -92,7 +92,7 @@ class QueueWalk {
     return (turn % kWindow) * plan_->program.steps.size() + static_cast<size_t>(step);
   }
   // The queue's next step, where all that it needs of this rank is finished. A send to several
-  // peers is told of its first queue only.
+  // peers is found in its first queue only.
   std::optional<Next> next(size_t queue) const;
   // The step's queues go on to what is behind it.
   void begin(size_t queue, int32_t step);

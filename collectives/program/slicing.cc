@@ -25,8 +25,7 @@ Slicing slice_collective(Collective collective, const Program& program, uint64_t
   const int fan_out = std::max(1, program.fan_out);
   const auto chunks = static_cast<uint64_t>(std::max(1, program.chunks_per_message));
   const int lanes = std::clamp(limits.slots / fan_out, 1, limits.lanes);
-  const size_t longest = std::min(limits.near.bytes, limits.far.bytes);
-  const uint64_t most = most_elements(longest, chunks, element_bytes);
+  const uint64_t most = most_elements(limits.collective_bytes(), chunks, element_bytes);
 
   Slicing slicing{
       .elements = most, .lanes = lanes, .credit = std::max(1, limits.slots / (fan_out * lanes))};

@@ -25,6 +25,7 @@
 #include "collectives/runtime/calls/operation_queue.h"
 #include "collectives/runtime/calls/point_to_point.h"
 #include "collectives/runtime/device/device_front.h"
+#include "collectives/runtime/device/device_peers.h"
 #include "collectives/runtime/early_connections.h"
 #include "collectives/runtime/waiting/backoff.h"
 #include "collectives/runtime/waiting/engine.h"
@@ -51,7 +52,7 @@ int device_of(const Request& request);
 // Of the thread's current GPU, in whole pages of it.
 std::shared_ptr<void> allocate_on_device(size_t bytes);
 
-class CommunicatorImpl final : public ControlClient {
+class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
  public:
   // Collective among `members` (world ranks; position = rank here). An abort of `parent` meanwhile
   // ends it, as does one of the new communicator: by a member that cannot make it, or has died.
@@ -59,8 +60,8 @@ class CommunicatorImpl final : public ControlClient {
                    uint64_t epoch, const CommunicatorImpl* parent = nullptr);
   ~CommunicatorImpl() override;
 
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(members_.size()); }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
   Membership membership() const;
   std::string transport_name() const { return paths_ ? std::string(paths_->name()) : "none"; }
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
@@ -80,8 +81,7 @@ class CommunicatorImpl final : public ControlClient {
     if (!abort_.raised()) return std::nullopt;
     return abort_.error();
   }
-  // A call on memory of GPUs: returns when it is in the stream.
-  void run_on_device(const Request& request, const CallOptions& options);
+  void run_on_device(const Request& request, const CallOptions& options) override;
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);
   // How the ranks reach each other; null where there is only one.
@@ -91,8 +91,7 @@ class CommunicatorImpl final : public ControlClient {
   // Null when the call is complete at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const Operation& prepared);
-  // A handle for the communicator's own use, also while it is being destroyed.
-  Work start_unowned(const Request& request, const CallOptions& options);
+  Work start_unowned(const Request& request, const CallOptions& options) override;
   // Start and wait.
   void run(const Request& request, const CallOptions& options);
   void run(const Operation& prepared);
@@ -101,8 +100,6 @@ class CommunicatorImpl final : public ControlClient {
   MessageInfo await_message(int source, int tag);
   std::optional<MessageInfo> probe(int source, int tag);
 
-  // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
-  bool progress();
   // Both tell of an abort (the second by throwing it) only when no other thread can still touch the
   // call's buffers, nor another rank take what it reads there for the call's. `patience` belongs to
   // the caller's handle on the call.
@@ -114,14 +111,18 @@ class CommunicatorImpl final : public ControlClient {
   void on_end(Operation& operation, std::function<void(const Error*)> callback);
   void while_waiting(std::function<void()> hook);
 
-  // For whoever sleeps on it (Engine::sleep): all under the mutex.
-  std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
-  int calls_under_way() const {
+  // EngineClient
+  bool progress() override;
+  std::unique_lock<std::mutex> try_lock() override {
+    return std::unique_lock(mutex_, std::try_to_lock);
+  }
+  int calls_under_way() const override {
     return static_cast<int>(collectives_.size()) + messages_.under_way();
   }
-  Transport* transport() { return transport_; }  // null where there is only one rank
-  // True if anything moved, or somebody wants the mutex.
-  bool stirs_locked() { return callers_.load() > 0 || abort_.raised() || progress_locked(); }
+  Transport* transport() override { return transport_; }
+  bool stirs_locked() override {
+    return callers_.load() > 0 || abort_.raised() || progress_locked();
+  }
 
   // ControlClient
   void on_abort(const Error& error) override;

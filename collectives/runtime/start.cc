@@ -27,7 +27,6 @@ inline void CommunicatorImpl::plan(const Request& request, const CallOptions& op
   operation.input = static_cast<const std::byte*>(request.input.data);
   operation.output = static_cast<std::byte*>(request.output.data);
   operation.timeout = options.timeout.value_or(timeout_);
-  operation.probes = false;
 }
 
 std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& request,
@@ -108,7 +107,7 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   record_start(*operation);
   if (operation->done.load(std::memory_order_relaxed)) return record_end(*operation);
   if (!engine_->oversubscribed()) {
-    for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0;
+    for (int round = 0; round < kRounds && engine_->active().count() == 0 && callers_.load() == 0;
          ++round) {
       progress_locked();
       if (operation->done.load(std::memory_order_relaxed)) return;
@@ -126,7 +125,7 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
 // which it has ended or is about to.
 void CommunicatorImpl::announce(Operation& operation) {
   if (operation.begun == 0) record_start(operation);
-  if (!abort_.raised()) operation.active.begin(*engine_);
+  if (!abort_.raised()) operation.active.begin(engine_->active());
 }
 
 void CommunicatorImpl::record_start(Operation& operation) {
@@ -176,7 +175,6 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   operation->input = prepared.input;
   operation->output = prepared.output;
   operation->timeout = prepared.timeout;
-  operation->probes = false;
   return queue(operation);
 }
 

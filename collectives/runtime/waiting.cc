@@ -10,17 +10,11 @@
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/waiting/backoff.h"
+#include "collectives/runtime/waiting/times.h"
 
 namespace tutti::internal {
 
 namespace {
-
-constexpr int64_t kAskAfterNs = 200'000'000;
-constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
-constexpr int64_t kLookAgainNs = 5'000'000;
-constexpr int64_t kSayAfterNs = 10'000'000'000;
-
-constexpr std::chrono::milliseconds kBetweenHooks(1);
 
 // Messages have no number that other ranks know.
 uint32_t asked_as(const Operation& operation) {
@@ -39,7 +33,7 @@ WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
   const bool done = operation.done.load(std::memory_order_acquire);
   // A peer may be busy with another communicator until this rank does its part there.
-  if (!done && engine_->active() > 1) engine_->progress_others(this);
+  if (!done && engine_->active().count() > 1) engine_->progress_others(this);
   const bool failed = !done && abort_.raised();
   if (failed) end_by_abort();
   engine_->callbacks().run();
@@ -65,7 +59,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
                   spin_time_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
-    const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);
+    const bool others_moved = engine_->active().count() > 1 && engine_->progress_others(this);
     engine_->callbacks().run();
     if (operation.done.load(std::memory_order_acquire)) break;
     if (abort_.raised()) {

@@ -49,10 +49,7 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                          [](const auto& info) { return info.param.name; });
 
 // The longest message that can go to every peer.
-size_t longest(const Transport& transport) {
-  const Limits& limits = transport.traits().limits;
-  return std::min(limits.near.bytes, limits.far.bytes);
-}
+size_t longest(const Transport& transport) { return transport.traits().limits.collective_bytes(); }
 
 size_t longest_p2p(const Transport& transport) {
   const Limits& limits = transport.traits().limits;

@@ -24,6 +24,14 @@ Buffer buffer(Tensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
 
+std::vector<std::vector<int>> parameters_by_unit(Model& model) {
+  std::vector<std::vector<int>> used;
+  for (size_t unit = 0; unit < model.units().size(); ++unit) {
+    used.push_back(model.parameters().used_by(static_cast<int>(unit)));
+  }
+  return used;
+}
+
 }  // namespace
 
 DataParallel::DataParallel(Model& model, ParameterStorage& storage,
@@ -35,8 +43,8 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
       hook_(std::move(hook)),
       unit_buckets_(model.units().size()),
       buckets_(storage.layout().buckets.size()),
-      expected_(static_cast<size_t>(model.parameters().size())),
-      reached_(expected_.size()) {
+      progress_(storage.layout(), parameters_by_unit(model), options.joined,
+                storage.adds_to_shards()) {
   const bool cut = std::ranges::any_of(model.parameters().specs(), [](const ParameterSpec& spec) {
     return !spec.placement.cuts.empty() || !spec.placement.partial.empty();
   });
@@ -68,9 +76,6 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
   }
   for (BucketState& bucket : buckets_) {
     bucket.values = holds_values() ? ValueState::present : ValueState::absent;
-  }
-  for (const int parameter : options_.joined) {
-    state(storage.layout().slots[static_cast<size_t>(parameter)].bucket).joined = true;
   }
 }
 
@@ -191,30 +196,10 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
                 {.cause = "gradients of one micro-batch take less: they are no sums",
                  .remedy = "leave StorageOptions::one_pass out"});
   }
-  next_launch_ = 0;
   broken_.reset();
   keep_shared_uses_apart(passes);
   storage_.zero_gradients();
-  std::ranges::fill(reached_, 0);
-  std::ranges::fill(expected_, 0);
-  for (size_t unit = 0; unit < passes.size(); ++unit) {
-    for (const int parameter : model_.parameters().used_by(static_cast<int>(unit))) {
-      expected_[static_cast<size_t>(parameter)] += passes[unit];
-    }
-  }
-  for (const int parameter : options_.joined) ++expected_[static_cast<size_t>(parameter)];
-  for (int bucket = 0; bucket < bucket_count(); ++bucket) {
-    BucketState& at = state(bucket);
-    int64_t all = 0;
-    for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
-      all += expected_[static_cast<size_t>(parameter)];
-    }
-    // What another stage of a pipeline adds to is complete at the end.
-    const bool by_micro_batch = storage_.adds_to_shards() && !at.joined && most > 0;
-    at.ready = false;
-    at.rounds = by_micro_batch ? most : 1;
-    at.in_round = at.contributions = all / at.rounds;
-  }
+  progress_.begin_step(passes);
 }
 
 // Two units on this rank that use one parameter add up their micro-batches' gradients separately,
@@ -251,6 +236,11 @@ void DataParallel::acquire_gradients(int unit) {
   }
 }
 
+// Of a bucket that no backward may have reached.
+void DataParallel::hold_gradients(int bucket) {
+  if (storage_.gradients(bucket).data == nullptr) storage_.acquire_gradients(bucket);
+}
+
 void DataParallel::after_backward(int unit) { let_go(unit, unit - 1); }
 
 void DataParallel::after_weights(int unit) {
@@ -266,22 +256,7 @@ void DataParallel::join(int parameter) {
 }
 
 void DataParallel::contribute(int parameter) {
-  const auto at = static_cast<size_t>(parameter);
-  if (++reached_[at] == expected_[at]) storage_.add_shared_uses(parameter);
-  const int bucket = storage_.layout().slots[at].bucket;
-  if (--state(bucket).contributions == 0) end_round(bucket);
-}
-
-// Ranks that sum a bucket together come to the ends of its rounds in one order.
-void DataParallel::end_round(int bucket) {
-  BucketState& at = state(bucket);
-  check_finite(bucket);
-  if (!storage_.adds_to_shards()) {
-    at.ready = true;
-    return;
-  }
-  if (--at.rounds > 0) at.contributions = at.in_round;
-  launch(bucket);
+  if (progress_.contribute(parameter)) storage_.add_shared_uses(parameter);
 }
 
 void DataParallel::check_finite(int bucket) {
@@ -294,14 +269,16 @@ void DataParallel::check_finite(int bucket) {
 }
 
 void DataParallel::launch_ready() {
-  while (next_launch_ < bucket_count() && state(next_launch_).ready) launch(next_launch_++);
+  while (const std::optional<int> bucket = progress_.next()) launch(*bucket);
 }
 
 void DataParallel::launch(int bucket) {
   BucketState& at = state(bucket);
+  hold_gradients(bucket);
   const Tensor gradients = storage_.gradients(bucket);
+  check_finite(bucket);
   at.reduction_started = Clock::now();
-  const CallOptions call{.deterministic = at.joined};
+  const CallOptions call{.deterministic = progress_.joined(bucket)};
   Communicator ranks = storage_.ranks_of(bucket);
   if (hook_ != nullptr) {
     hook_->start(ranks, bucket, gradients);
@@ -355,11 +332,7 @@ void DataParallel::finish_all() {
 }
 
 void DataParallel::finish_gradients() {
-  const bool complete =
-      storage_.adds_to_shards()
-          ? std::ranges::all_of(buckets_, [](const BucketState& at) { return at.rounds == 0; })
-          : next_launch_ == bucket_count();
-  if (!complete) {
+  if (!progress_.complete()) {
     if (!options_.allow_unused) {
       Communicator ranks = storage_.groups().ranks.front();
       throw_on_all(ranks,
@@ -369,17 +342,11 @@ void DataParallel::finish_gradients() {
                           .cause = "the model's loss does not depend on them in this step",
                           .remedy = "leave them out of the model, or allow unused parameters"}));
     }
-    for (int bucket = 0; bucket < bucket_count(); ++bucket) {
-      if (storage_.gradients(bucket).data == nullptr && bucket >= next_launch_) {
-        storage_.acquire_gradients(bucket);
-      }
-      state(bucket).ready = true;
+    for (const int parameter : progress_.missing()) {
+      hold_gradients(storage_.layout().slots[static_cast<size_t>(parameter)].bucket);
+      storage_.add_shared_uses(parameter);
     }
-    for (size_t parameter = 0; parameter < reached_.size(); ++parameter) {
-      if (reached_[parameter] != expected_[parameter]) {
-        storage_.add_shared_uses(static_cast<int>(parameter));
-      }
-    }
+    progress_.give_up_waiting();
     launch_ready();
   }
   finish_all();
@@ -387,10 +354,9 @@ void DataParallel::finish_gradients() {
 
 std::string DataParallel::unused_parameters() const {
   std::string names;
-  for (size_t parameter = 0; parameter < reached_.size(); ++parameter) {
-    if (reached_[parameter] == expected_[parameter]) continue;
+  for (const int parameter : progress_.missing()) {
     if (!names.empty()) names += ", ";
-    names += model_.parameters().specs()[parameter].name;
+    names += model_.parameters().specs()[static_cast<size_t>(parameter)].name;
   }
   return names;
 }

@@ -31,6 +31,7 @@
 
 #include "collectives/communicator.h"
 #include "training/core/model.h"
+#include "training/parallel/bucket_progress.h"
 #include "training/parallel/storage.h"
 #include "training/parallel/synchronizer.h"
 
@@ -121,17 +122,9 @@ class DataParallel : public Synchronizer {
   using Time = std::chrono::steady_clock::time_point;
 
   struct BucketState {
-    bool joined = false;  // it has one of options.joined
     ValueState values = ValueState::present;
     Work gather;
     Time gather_started;
-    // To its gradients before they are summed over ranks: of one round, still to come in it, and
-    // rounds. There are several where shards are added up, each of as many contributions as one
-    // micro-batch makes.
-    int64_t in_round = 0;
-    int64_t contributions = 0;
-    int64_t rounds = 0;
-    bool ready = false;  // its gradients are complete on this rank
     Work reduction;
     Time reduction_started;
   };
@@ -150,8 +143,8 @@ class DataParallel : public Synchronizer {
   void let_go(int unit, int next);
 
   void acquire_gradients(int unit);
+  void hold_gradients(int bucket);
   void contribute(int parameter);
-  void end_round(int bucket);
   void keep_shared_uses_apart(const std::vector<int64_t>& passes);
   void check_finite(int bucket);
   void launch_ready();
@@ -171,10 +164,8 @@ class DataParallel : public Synchronizer {
   std::unique_ptr<CommunicationHook> hook_;
   std::vector<std::vector<int>> unit_buckets_;
   std::vector<BucketState> buckets_;
-  std::vector<int64_t> expected_;  // by parameter: contributions to its gradient in this step
-  std::vector<int64_t> reached_;   // by parameter: those that have been made
-  int next_launch_ = 0;            // where all gradients are summed at once: in this order
-  std::deque<int> under_way_;      // buckets whose sums over ranks are, in the order of their start
+  BucketProgress progress_;
+  std::deque<int> under_way_;  // buckets whose sums over ranks are, in the order of their start
   std::optional<BrokenGradient> broken_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;

@@ -34,10 +34,6 @@ CallCompiler::CallCompiler(int rank, int size, MessagePlan message_plan)
 void CallCompiler::use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plans_in_rank_order) {
   const Plans::Kind& kind = plans->kind();
   limits_ = kind.limits;
-  near_.clear();
-  for (int peer = 0; kind.any_shm && peer < size_; ++peer) {
-    near_.push_back(kind.hosts.near(rank_, peer));
-  }
   plans_ = std::move(plans);
   plans_in_rank_order_ = std::move(plans_in_rank_order);
 }
@@ -65,7 +61,7 @@ std::shared_ptr<const CompiledCall> CallCompiler::compile(Request request,
   } else {
     compile_collective(request, options, compiled);
   }
-  derive(compiled, limits_, near_);
+  derive(compiled, limits_, is_near(compiled.peer));
   return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 

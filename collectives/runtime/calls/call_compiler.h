@@ -47,6 +47,10 @@ class CallCompiler {
 
  private:
   std::shared_ptr<const CompiledCall> compile(Request request, const CallOptions& options);
+  // The peer of a message; where no memory is shared, it makes no difference.
+  bool is_near(int peer) const {
+    return peer >= 0 && plans_ && plans_->kind().hosts.near(rank_, peer);
+  }
   void compile_message(const Request& request, const CallOptions& options,
                        CompiledCall& compiled) const;
   void compile_collective(Request& request, const CallOptions& options, CompiledCall& compiled);
@@ -59,7 +63,6 @@ class CallCompiler {
   const std::string all_reduce_setting_;
   const bool deterministic_;
   Limits limits_;
-  std::vector<bool> near_;        // by rank: in shared memory; empty: none is
   std::shared_ptr<Plans> plans_;  // null where there is only one rank, as is the next
   std::shared_ptr<Plans> plans_in_rank_order_;
   CallCache kept_;

@@ -60,7 +60,7 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
 // A message has room for a cache line of each chunk, but maybe not for a wide element.
 void check_width(const CompiledCall& compiled, const Limits& limits) {
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
-  const size_t longest = std::min(limits.near.bytes, limits.far.bytes);
+  const size_t longest = limits.collective_bytes();
   if (compiled.width == 1 || chunks * compiled.element_bytes <= longest) return;
   throw Error(ErrorCode::unsupported,
               cat(to_string(compiled.signature), ": values of ", compiled.element_bytes,
@@ -103,7 +103,7 @@ CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm*
   return compiled;
 }
 
-void derive(CompiledCall& compiled, const Limits& limits, const std::vector<bool>& near) {
+void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near) {
   const Signature& signature = compiled.signature;
   compiled.signature_words = encode(signature);
   compiled.signature_bytes = signature.count * size_of(signature.dtype);
@@ -124,12 +124,11 @@ void derive(CompiledCall& compiled, const Limits& limits, const std::vector<bool
   const Program& program = plan.program;
   const uint64_t widest =
       compiled.accumulates && program.scratch_chunks > 0 ? sizeof(float) : compiled.element_bytes;
-  const auto is_near = [&](int32_t peer) { return near.empty() || near[peer]; };
-  compiled.slicing = compiled.point_to_point()
-                         ? slice_p2p(count, compiled.element_bytes,
-                                     is_near(compiled.peer) ? limits.near : limits.far)
-                         : slice_collective(plan.collective, program, chunks.largest(), widest,
-                                            compiled.private_blocks, limits);
+  compiled.slicing =
+      compiled.point_to_point()
+          ? slice_p2p(count, compiled.element_bytes, peer_is_near ? limits.near : limits.far)
+          : slice_collective(plan.collective, program, chunks.largest(), widest,
+                             compiled.private_blocks, limits);
   if (slices_of(chunks, compiled) > UINT32_MAX) {
     throw Error(
         ErrorCode::unsupported,

@@ -78,8 +78,8 @@ Arithmetic arithmetic_of(ReduceOp op);
 CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
                          const Plan* plan);
 
-// Fills in what follows from the plan and from what the call is: from `dtype` on. `near`: by rank,
-// the peers in shared memory; empty where all paths are alike.
-void derive(CompiledCall& compiled, const Limits& limits, const std::vector<bool>& near = {});
+// Fills in what follows from the plan and from what the call is: from `dtype` on. `peer_is_near`:
+// of messages, whether they go through shared memory.
+void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near = true);
 
 }  // namespace tutti

@@ -213,7 +213,7 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
   const uint64_t bytes = elements * width(move.widened);
   if (header->call != operation_->number || !same(header->signature, move.signature) ||
       header->slice != slice.number || header->bytes != bytes) {
-    if (unexpected_) return false;  // the first one is told of
+    if (unexpected_) return false;  // only the first one is reported
     unexpected_ = Unexpected{move.peer, *header, decode(move.signature), slice.number,
                              static_cast<uint32_t>(bytes)};
     return false;

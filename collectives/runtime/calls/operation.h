@@ -14,7 +14,7 @@
 #include "base/ticks.h"
 #include "collectives/request.h"
 #include "collectives/runtime/calls/compiled_call.h"
-#include "collectives/runtime/waiting/engine.h"
+#include "collectives/runtime/waiting/active_calls.h"
 
 namespace tutti::internal {
 

@@ -40,6 +40,7 @@ class OperationPool {
   static const std::shared_ptr<Operation>& reuse(const std::shared_ptr<Operation>& operation) {
     // Whoever dropped its handle last is done with it.
     std::atomic_thread_fence(std::memory_order_acquire);
+    operation->probes = false;
     return operation;
   }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/dtype.h"
-#include "collectives/runtime/communicator_impl.h"
 
 namespace tutti::internal {
 
@@ -62,8 +61,8 @@ bool ByHosts::can(const Request& request, const Hosts& hosts) {
          std::max(request.input.bytes(), request.output.bytes()) >= kLeast;
 }
 
-ByHosts::ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<CommunicatorImpl> inside,
-                 std::shared_ptr<CommunicatorImpl> across)
+ByHosts::ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<DevicePeers> inside,
+                 std::shared_ptr<DevicePeers> across)
     : rank_(rank),
       hosts_(hosts),
       context_(device),

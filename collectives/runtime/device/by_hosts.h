@@ -16,11 +16,10 @@
 #include "base/cuda/stream.h"
 #include "collectives/communicator.h"
 #include "collectives/request.h"
+#include "collectives/runtime/device/device_peers.h"
 #include "topology/domain.h"
 
 namespace tutti::internal {
-
-class CommunicatorImpl;
 
 // Threads: one at a time.
 class ByHosts {
@@ -30,8 +29,8 @@ class ByHosts {
 
   // `inside`: the ranks of this rank's host; `across`: those at its position on their hosts; both
   // in the order of the ranks. `device`: this rank's.
-  ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<CommunicatorImpl> inside,
-          std::shared_ptr<CommunicatorImpl> across);
+  ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<DevicePeers> inside,
+          std::shared_ptr<DevicePeers> across);
   ~ByHosts();
 
   // Returns when all parts are in the stream.
@@ -48,8 +47,8 @@ class ByHosts {
   const int rank_;
   const Hosts hosts_;
   const cuda::Context context_;
-  const std::shared_ptr<CommunicatorImpl> inside_;
-  const std::shared_ptr<CommunicatorImpl> across_;
+  const std::shared_ptr<DevicePeers> inside_;
+  const std::shared_ptr<DevicePeers> across_;
   const std::vector<int> at_position_;  // the ranks of `across`
   // The last one is used; the others may be, by captured calls.
   std::vector<cuda::DeviceMemory> partial_;

@@ -8,7 +8,6 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/gpu/agreement.h"
-#include "collectives/runtime/communicator_impl.h"
 
 namespace tutti::internal {
 
@@ -47,7 +46,7 @@ void DeviceRoutes::make_kernels() {
   keep(kernels_, std::move(made));
 }
 
-CommunicatorImpl& DeviceRoutes::on_host() {
+DevicePeers& DeviceRoutes::on_host() {
   if (!on_host_) keep(on_host_, means_.split(0, 0));
   return *on_host_;
 }

@@ -23,12 +23,11 @@
 #include "collectives/request.h"
 #include "collectives/runtime/device/by_hosts.h"
 #include "collectives/runtime/device/device_calls.h"
+#include "collectives/runtime/device/device_peers.h"
 #include "collectives/runtime/device/staged_calls.h"
 #include "topology/domain.h"
 
 namespace tutti::internal {
-
-class CommunicatorImpl;
 
 // A call on memory of GPUs.
 struct DeviceRequest {
@@ -47,7 +46,7 @@ class DeviceRoutes {
   struct Means {
     DeviceCalls::Surroundings of_kernels;
     Hosts hosts;
-    std::function<std::shared_ptr<CommunicatorImpl>(int color, int key)> split;
+    std::function<std::shared_ptr<DevicePeers>(int color, int key)> split;
     StagedCalls::Start start;
     std::function<void(const Error&)> failed;  // tells all ranks
     std::function<std::optional<Error>()> aborted;
@@ -78,7 +77,7 @@ class DeviceRoutes {
   bool may_go_by_hosts(const DeviceRequest& call) const;
   void make_kernels();
   StagedCalls& staged();
-  CommunicatorImpl& on_host();
+  DevicePeers& on_host();
   ByHosts& by_hosts();
   template <typename Pointer>
   void keep(Pointer& member, Pointer made);
@@ -89,11 +88,11 @@ class DeviceRoutes {
 
   std::mutex mutex_;  // of whoever sets a pointer, or stops what it points to
   std::unique_ptr<DeviceCalls> kernels_;
-  std::shared_ptr<CommunicatorImpl> on_host_;  // the same ranks, for staged collectives alone
-  std::shared_ptr<CommunicatorImpl> inside_;   // the ranks of this host
-  std::shared_ptr<CommunicatorImpl> across_;   // those at this rank's position on their hosts
-  std::optional<ByHosts> by_hosts_;            // of these
-  std::unique_ptr<StagedCalls> staged_;        // last: it uses the communicators
+  std::shared_ptr<DevicePeers> on_host_;  // the same ranks, for staged collectives alone
+  std::shared_ptr<DevicePeers> inside_;   // the ranks of this host
+  std::shared_ptr<DevicePeers> across_;   // those at this rank's position on their hosts
+  std::optional<ByHosts> by_hosts_;       // of these
+  std::unique_ptr<StagedCalls> staged_;   // last: it uses the communicators
 };
 
 }  // namespace tutti::internal

@@ -15,27 +15,26 @@
 
 #include "base/deadline.h"
 #include "base/relax.h"
+#include "collectives/runtime/waiting/times.h"
 
 namespace tutti::internal {
 
 // What the waits on one communicator have taught, and how long they were together. Any thread.
 class SpinTime {
  public:
-  static constexpr int64_t kLeastYield = 200'000;
-
   int64_t ns() const { return ns_.load(std::memory_order_relaxed); }
   // A wait ended while spinning, or after.
   void learn(bool spun_enough) {
-    ns_.store(spun_enough ? std::min(2 * ns(), kMost) : std::max(ns() / 2, kLeast),
+    ns_.store(spun_enough ? std::min(2 * ns(), kMostSpinNs) : std::max(ns() / 2, kLeastSpinNs),
               std::memory_order_relaxed);
   }
   // Of yielding, the spinning before it included.
   int64_t yield_ns() const { return yield_ns_.load(std::memory_order_relaxed); }
   // A wait outlasted the yielding, and took so long.
   void learn_from_sleep(int64_t waited_ns) {
-    yield_ns_.store(waited_ns < kMostYield
-                        ? std::max(yield_ns(), std::min(2 * waited_ns, kMostYield))
-                        : kLeastYield,
+    yield_ns_.store(waited_ns < kMostYieldNs
+                        ? std::max(yield_ns(), std::min(2 * waited_ns, kMostYieldNs))
+                        : kLeastYieldNs,
                     std::memory_order_relaxed);
   }
 
@@ -54,11 +53,8 @@ class SpinTime {
   }
 
  private:
-  static constexpr int64_t kLeast = 1'000;
-  static constexpr int64_t kMost = 20'000;
-  static constexpr int64_t kMostYield = 3'000'000;
-  std::atomic<int64_t> ns_{kMost};
-  std::atomic<int64_t> yield_ns_{kLeastYield};
+  std::atomic<int64_t> ns_{kMostSpinNs};
+  std::atomic<int64_t> yield_ns_{kLeastYieldNs};
   std::atomic<int64_t> waited_ns_{0};
   std::atomic<int64_t> since_ns_{0};  // 0: nobody waits
 };
@@ -70,7 +66,7 @@ class Backoff {
         wakes_slowly_(wakes_slowly && !oversubscribed),
         spin_(spin),
         spin_ns_(oversubscribed ? 0 : spin.ns()),
-        yield_ns_(wakes_slowly_ ? spin.yield_ns() : SpinTime::kLeastYield) {}
+        yield_ns_(wakes_slowly_ ? spin.yield_ns() : kLeastYieldNs) {}
   ~Backoff() { learn(); }
   Backoff(const Backoff&) = delete;
   Backoff& operator=(const Backoff&) = delete;

@@ -5,24 +5,17 @@
 #include <utility>
 
 #include "base/start_thread.h"
-#include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/waiting/backoff.h"
+#include "collectives/runtime/waiting/times.h"
 
 namespace tutti::internal {
-
-namespace {
-
-// While another thread is at work on what would be slept on.
-constexpr std::chrono::microseconds kNap(50);
-constexpr std::chrono::milliseconds kLongestSleep(50);
-
-}  // namespace
 
 Engine::Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options)
     : options_(options),
       plans_(options.cost_model, options.algorithms),
       endpoint_(std::move(endpoint)),
-      spares_(endpoint_->control().size(), options.spares) {
+      spares_(endpoint_->control().size(), options.spares),
+      active_(endpoint_->wait_set(), options.progress_thread) {
   if (options.progress_thread) {
     thread_ = start_thread<std::jthread>(
         "progress", [this](const std::stop_token& stop) { make_progress(stop); });
@@ -31,7 +24,7 @@ Engine::Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options)
 
 Engine::~Engine() {
   thread_.request_stop();
-  ring();
+  active_.ring();
   wake();
   // A callback has dropped the last handle on the job: the thread ends when that returns.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
@@ -47,21 +40,21 @@ std::string Engine::last_failure() const {
   return last_failure_;
 }
 
-void Engine::add(CommunicatorImpl* communicator) {
+void Engine::add(EngineClient* communicator) {
   std::lock_guard lock(mutex_);
   communicators_.push_back(communicator);
 }
 
-void Engine::remove(CommunicatorImpl* communicator) {
+void Engine::remove(EngineClient* communicator) {
   std::lock_guard lock(mutex_);
   std::erase(communicators_, communicator);
 }
 
-bool Engine::progress_others(const CommunicatorImpl* self) {
+bool Engine::progress_others(const EngineClient* self) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
   bool moved = false;
-  for (CommunicatorImpl* communicator : communicators_) {
+  for (EngineClient* communicator : communicators_) {
     if (communicator != self) moved |= communicator->progress();
   }
   return moved;
@@ -69,7 +62,7 @@ bool Engine::progress_others(const CommunicatorImpl* self) {
 
 // ---- sleeping
 
-void Engine::sleep(CommunicatorImpl* self, const Deadline& deadline) {
+void Engine::sleep(EngineClient* self, const Deadline& deadline) {
   const std::chrono::microseconds at_most = deadline.remaining(kLongestSleep);
   const uint64_t turn = turns_.load();
   const std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);
@@ -91,10 +84,10 @@ void Engine::sleep(CommunicatorImpl* self, const Deadline& deadline) {
 
 // Locks all communicators that have calls under way. False when `self` has none any more, or
 // another thread is at work on it.
-bool Engine::hold(CommunicatorImpl* self) {
+bool Engine::hold(EngineClient* self) {
   bool sleeps = self == nullptr;
   const std::lock_guard lock(mutex_);
-  for (CommunicatorImpl* communicator : communicators_) {
+  for (EngineClient* communicator : communicators_) {
     std::unique_lock own = communicator->try_lock();
     if (!own || communicator->calls_under_way() == 0) continue;
     held_.push_back({communicator, std::move(own)});
@@ -120,7 +113,7 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   if (!stirs) {
     for (Transport* const transport : transports) transport->watch(endpoint_->wait_set());
     endpoint_->wait_set().sleep(
-        active() > calls ? std::min<std::chrono::microseconds>(kNap, at_most) : at_most);
+        active_.count() > calls ? std::min<std::chrono::microseconds>(kNap, at_most) : at_most);
   }
   for (Transport* const transport : transports) transport->disarm();
 }
@@ -131,13 +124,13 @@ void Engine::make_progress(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     callbacks_.run();
     if (stop.stop_requested()) return;  // the engine may be gone
-    const uint32_t rung = rings_.load();
-    if (active() == 0) {
-      rings_.wait(rung);
+    const uint32_t rung = active_.rung();
+    if (active_.count() == 0) {
+      active_.wait(rung);
       continue;
     }
     Backoff backoff(oversubscribed(), false, spin);
-    while (active() > 0 && !stop.stop_requested()) {
+    while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;
       if (moved) {

@@ -10,19 +10,34 @@
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/runtime/calls/plans.h"
+#include "collectives/runtime/waiting/active_calls.h"
 #include "collectives/runtime/waiting/callbacks.h"
 #include "collectives/runtime/waiting/spares.h"
 #include "transport/paths/endpoint.h"
+#include "transport/transport.h"
 
 namespace tutti::internal {
 
-class CommunicatorImpl;
+// What the engine knows of a communicator. The calls under way, stirs_locked() and what watches the
+// transport go with its lock.
+class EngineClient {
+ public:
+  // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
+  virtual bool progress() = 0;
+  virtual std::unique_lock<std::mutex> try_lock() = 0;
+  virtual int calls_under_way() const = 0;
+  virtual Transport* transport() = 0;  // null where there is only one rank
+  // True if anything moved, or somebody wants the lock.
+  virtual bool stirs_locked() = 0;
+
+ protected:
+  ~EngineClient() = default;
+};
 
 struct EngineOptions {
   // More ranks on this host than processors: waiting must give way at once.
@@ -56,50 +71,38 @@ class Engine {
   void note_failure(const Error& error);
   std::string last_failure() const;
 
-  void add(CommunicatorImpl* communicator);
-  void remove(CommunicatorImpl* communicator);
+  void add(EngineClient* communicator);
+  void remove(EngineClient* communicator);
 
-  // By ActiveCall.
-  void call_begins() {
-    active_.fetch_add(1);
-    WaitSet& wait_set = endpoint_->wait_set();
-    if (wait_set.in_use()) wait_set.wake();  // it does not sleep on this call
-    if (options_.progress_thread) ring();
-  }
-  void call_ends() { active_.fetch_sub(1, std::memory_order_relaxed); }
-  int active() const { return active_.load(std::memory_order_relaxed); }
+  ActiveCalls& active() { return active_; }
 
   // Moves every communicator but `self`. True if anything moved.
-  bool progress_others(const CommunicatorImpl* self);
+  bool progress_others(const EngineClient* self);
   // Sleeps until something may move on any communicator with calls under way, `self` (if any) among
   // them; often shorter. One thread sleeps for all; the others wait for it.
-  void sleep(CommunicatorImpl* self, const Deadline& deadline);
+  void sleep(EngineClient* self, const Deadline& deadline);
   // Ends that sleep; from any thread.
   void wake() { endpoint_->wait_set().wake(); }
 
  private:
   struct Held {
-    CommunicatorImpl* communicator;
+    EngineClient* communicator;
     std::unique_lock<std::mutex> lock;
   };
-  bool hold(CommunicatorImpl* self);
+  bool hold(EngineClient* self);
   void sleep_on_held(std::chrono::microseconds at_most);
   void make_progress(const std::stop_token& stop);
-  void ring() {
-    rings_.fetch_add(1);
-    rings_.notify_all();
-  }
 
   const EngineOptions options_;
   PlanCache plans_;
   Callbacks callbacks_;
   const std::unique_ptr<Endpoint> endpoint_;
   Spares spares_;
-  std::atomic<int> active_{0};
+  ActiveCalls active_;
   mutable std::mutex failure_mutex_;
   std::string last_failure_;
   std::mutex mutex_;
-  std::vector<CommunicatorImpl*> communicators_;
+  std::vector<EngineClient*> communicators_;
 
   std::mutex sleeper_mutex_;  // the sleeper's, with what it holds
   std::vector<Held> held_;
@@ -107,30 +110,7 @@ class Engine {
   std::condition_variable turned_;
   std::atomic<uint64_t> turns_{0};  // sleeps that have ended
 
-  std::atomic<uint32_t> rings_{0};  // what the progress thread sleeps on
-  std::jthread thread_;             // last: it uses all the rest
-};
-
-// A call that whoever waits must reckon with, until it ends in one way or another.
-class ActiveCall {
- public:
-  ActiveCall() = default;
-  ActiveCall(const ActiveCall&) = delete;
-  ActiveCall& operator=(const ActiveCall&) = delete;
-  ~ActiveCall() { end(); }
-
-  void begin(Engine& engine) {
-    end();
-    engine_ = &engine;
-    engine.call_begins();
-  }
-  void end() {
-    if (engine_ != nullptr) std::exchange(engine_, nullptr)->call_ends();
-  }
-  bool begun() const { return engine_ != nullptr; }
-
- private:
-  Engine* engine_ = nullptr;
+  std::jthread thread_;  // last: it uses all the rest
 };
 
 }  // namespace tutti::internal

@@ -7,6 +7,7 @@
 #include "base/mix_bits.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
+#include "collectives/runtime/waiting/times.h"
 
 namespace tutti::internal {
 
@@ -20,19 +21,18 @@ constexpr std::chrono::hours kAsGoodAsNever(24 * 365);
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
                           const Contribution& contribution, std::chrono::nanoseconds timeout) {
   require_in(contribution.members, engine.control());
-  constexpr std::chrono::microseconds kLook(200);
-  constexpr std::chrono::milliseconds kLookAtNothing(10);  // until the future wakes this thread
   const auto limit = timeout == timeout.zero() || timeout > kAsGoodAsNever
                          ? std::chrono::nanoseconds(kAsGoodAsNever)
                          : timeout;
   std::future<AgreementEnd> end =
       engine.control().agree(communicator, number, contribution,
                              std::chrono::duration_cast<std::chrono::milliseconds>(limit));
+  // The future wakes this thread.
   const auto look = [&] {
-    return engine.active() > 0 ? kLook : std::chrono::microseconds(kLookAtNothing);
+    return engine.active().count() > 0 ? kLook : std::chrono::microseconds(kLookAtNothing);
   };
   while (end.wait_for(look()) != std::future_status::ready) {
-    if (engine.active() > 0) engine.progress_others(nullptr);
+    if (engine.active().count() > 0) engine.progress_others(nullptr);
     engine.callbacks().run();
     if (engine.callbacks().has_hook()) engine.callbacks().call_hook();
   }

@@ -33,10 +33,6 @@ std::string name(Collective collective, bool uneven) {
   return cat(tutti::name(collective), uneven ? "v" : "");
 }
 
-bool has_blocks(Collective collective) {
-  return has_input_blocks(collective) || has_output_blocks(collective);
-}
-
 bool runs_in_place(Collective collective) {
   // The result of exscan's first rank is nothing, and would be its input.
   return collective != Collective::all_to_all && collective != Collective::exscan &&

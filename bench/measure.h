@@ -36,8 +36,6 @@ struct Case {
   bool in_place = false;   // on hosts, of a collective that runs_in_place()
 };
 
-// Whether a rank's input or output consists of a block for each rank.
-bool has_blocks(Collective collective);
 // Whether the input may be the output buffer, or a block of it, or the other way round
 // (collectives/request.h).
 bool runs_in_place(Collective collective);

@@ -96,7 +96,7 @@ Program emit_all_to_all(const Shape& shape) {
 }
 
 Algorithm linear_row(Collective collective, Program (*emit)(const Shape& shape)) {
-  const bool moves_blocks = has_input_blocks(collective) || has_output_blocks(collective);
+  const bool moves_blocks = has_blocks(collective);
   return {.collective = collective,
           .name = "linear",
           .source = "folklore",

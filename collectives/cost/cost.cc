@@ -37,8 +37,8 @@ class StepCosts {
     // All but the last one are alike.
     slices_ = std::max(static_cast<double>(std::min<uint32_t>(slicing_.slices, 1)),
                        static_cast<double>(largest) / static_cast<double>(slicing_.elements));
-    const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
-    const uint64_t footprint = blocks ? bytes * static_cast<uint64_t>(ranks) : bytes;
+    const uint64_t footprint =
+        has_blocks(collective) ? bytes * static_cast<uint64_t>(ranks) : bytes;
     near_bytes_ = near_.at(footprint);
     far_bytes_ = far_.at(footprint);
     call_ = machine.hosts.count() == 1 ? near_.call : far_.call;

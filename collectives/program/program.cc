@@ -60,10 +60,8 @@ int32_t chunks_per_block(Collective collective, const Program& program, int32_t 
 }
 
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks) {
-  const int32_t blocks = collective != Collective::all_to_all &&
-                                 (has_input_blocks(collective) || has_output_blocks(collective))
-                             ? ranks
-                             : 1;
+  const bool by_blocks = has_blocks(collective) && collective != Collective::all_to_all;
+  const int32_t blocks = by_blocks ? ranks : 1;
   return std::max(1, blocks * chunks_per_block(collective, program, ranks));
 }
 

@@ -75,6 +75,7 @@ constexpr bool has_input_blocks(Collective c) {
 constexpr bool has_output_blocks(Collective c) {
   return c == Collective::all_gather || c == Collective::gather || c == Collective::all_to_all;
 }
+constexpr bool has_blocks(Collective c) { return has_input_blocks(c) || has_output_blocks(c); }
 
 enum class Space : uint8_t { input, output, scratch };
 

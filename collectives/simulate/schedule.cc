@@ -134,8 +134,8 @@ bool is_image(const Plan& first, const Plan& other, int32_t by, int32_t size, Sy
 }  // namespace
 
 int32_t buffer_chunks(Collective collective, const Program& program, int32_t ranks) {
-  const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
-  return std::max(1, chunks_per_block(collective, program, ranks)) * (blocks ? ranks : 1);
+  const int32_t blocks = has_blocks(collective) ? ranks : 1;
+  return std::max(1, chunks_per_block(collective, program, ranks)) * blocks;
 }
 
 int32_t Schedule::rank_of(int32_t step) const {

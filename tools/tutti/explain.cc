@@ -249,8 +249,7 @@ void refuse_what_is_not_of_gpus(const Command& command) {
 }  // namespace
 
 uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
-  const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
-  return blocks ? bytes / static_cast<uint64_t>(ranks) : bytes;
+  return has_blocks(collective) ? bytes / static_cast<uint64_t>(ranks) : bytes;
 }
 
 void add_explain(CommandLine& line) {

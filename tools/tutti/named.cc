@@ -40,7 +40,7 @@ std::vector<NamedCollective> all_collectives() {
   for (const Collective c : kCollectivesWithAlgorithms) all.emplace_back(c, false);
   all.emplace_back(Collective::send_recv, false);
   for (const Collective c : kCollectivesWithAlgorithms) {
-    if (has_input_blocks(c) || has_output_blocks(c)) all.emplace_back(c, true);
+    if (has_blocks(c)) all.emplace_back(c, true);
   }
   return all;
 }

@@ -178,7 +178,8 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
 // What others make with this one when they need it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
   try {
-    auto grown = engine->spares().grow(engine, {}, std::chrono::nanoseconds::zero());
+    auto grown = engine->spares().grow(*engine, internal::maker(engine), {},
+                                       std::chrono::nanoseconds::zero());
     if (grown) return Communicator(std::move(grown));
   } catch (...) {
     engine->spares().abandon();

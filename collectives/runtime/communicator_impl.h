@@ -52,6 +52,9 @@ int device_of(const Request& request);
 // Of the thread's current GPU, in whole pages of it.
 std::shared_ptr<void> allocate_on_device(size_t bytes);
 
+// Of communicators of the engine's job; it outlives what it returns.
+MakeTogether maker(const std::shared_ptr<Engine>& engine);
+
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
  public:
   // Collective among `members` (world ranks; position = rank here). An abort of `parent` meanwhile

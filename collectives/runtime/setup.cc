@@ -27,6 +27,20 @@ int tag_of_group(std::span<const int> ranks, int tag) {
 
 }  // namespace
 
+MakeTogether maker(const std::shared_ptr<Engine>& engine) {
+  return [&engine](uint64_t id, const std::vector<int>& members, uint64_t epoch) -> MadeTogether {
+    const auto own = std::ranges::find(members, engine->control().rank());
+    const auto rank = static_cast<int>(own - members.begin());
+    try {
+      auto made = std::make_shared<CommunicatorImpl>(engine, id, members, rank, epoch);
+      std::optional<Error> problem = made->failure();
+      return {std::move(made), std::move(problem)};
+    } catch (const Error& error) {
+      return {nullptr, error};
+    }
+  };
+}
+
 int CommunicatorImpl::member(int world_rank) const {
   return static_cast<int>(std::ranges::find(members_, world_rank) - members_.begin());
 }

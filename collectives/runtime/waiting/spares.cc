@@ -7,7 +7,8 @@
 #include <optional>
 
 #include "base/mix_bits.h"
-#include "collectives/runtime/communicator_impl.h"
+#include "collectives/runtime/waiting/engine.h"
+#include "collectives/runtime/waiting/survivors.h"
 
 namespace tutti::internal {
 namespace {
@@ -45,26 +46,26 @@ Spares::Spares(int size, int spares) : changes_(ranks_below(size)) {
 
 bool Spares::is_active(int rank) const { return std::ranges::find(active_, rank) != active_.end(); }
 
-std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& engine, Target target,
-                                               std::chrono::nanoseconds timeout) {
-  const Control::Making making(engine->control());
+std::shared_ptr<CommunicatorImpl> Spares::grow(Engine& engine, const MakeTogether& make,
+                                               Target target, std::chrono::nanoseconds timeout) {
+  const Control::Making making(engine.control());
   target_ = target;
   for (;;) {
     auto changed = changes_.change(
-        [&] { return is_active(engine->control().rank()) ? to_flags(target_) : kAsOthersSay; },
+        [&] { return is_active(engine.control().rank()) ? to_flags(target_) : kAsOthersSay; },
         [&](uint32_t number, const Contribution& contribution) {
-          return agree_over_control(*engine, kEverybody, number, contribution, timeout);
+          return agree_over_control(engine, kEverybody, number, contribution, timeout);
         },
-        [&](const Agreed& left) { return make_of(engine, left); });
+        [&](const Agreed& left) { return make_of(engine, make, left); });
     if (!changed) return nullptr;
     // A spare that was not taken waits for another time.
     if (changed->made.communicator) return changed->made.communicator->take(changed->by_all);
   }
 }
 
-std::optional<Spares::Grown> Spares::make_of(const std::shared_ptr<Engine>& engine,
+std::optional<Spares::Grown> Spares::make_of(Engine& engine, const MakeTogether& make,
                                              const Agreed& left) {
-  Control& control = engine->control();
+  Control& control = engine.control();
   require_in(left.living, control);
   keep_those_in(active_, left.living);
   keep_those_in(waiting_, left.living);
@@ -80,8 +81,8 @@ std::optional<Spares::Grown> Spares::make_of(const std::shared_ptr<Engine>& engi
   Grown grown;
   if (is_active(control.rank())) {
     const uint32_t agreements = changes_.agreements();
-    grown.communicator = std::make_shared<MadeTogether>(engine, mix_bits(kEverybody + agreements),
-                                                        active_, target_.epoch + agreements);
+    grown.communicator = std::make_shared<MadeTogether>(
+        make(mix_bits(kEverybody + agreements), active_, target_.epoch + agreements));
   }
   return grown;
 }

@@ -9,13 +9,12 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/runtime/waiting/made_together.h"
 #include "collectives/runtime/waiting/member_changes.h"
 
 namespace tutti::internal {
 
-class CommunicatorImpl;
 class Engine;
-class MadeTogether;
 
 class Spares {
  public:
@@ -34,7 +33,7 @@ class Spares {
   // as there are spares, and returns the communicator of them all, the newcomers behind. A spare
   // calls it to wait, with any target; null: the job has ended, and it was not needed. Others may
   // die meanwhile. Throws what CommunicatorImpl::shrink() does.
-  std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, Target target,
+  std::shared_ptr<CommunicatorImpl> grow(Engine& engine, const MakeTogether& make, Target target,
                                          std::chrono::nanoseconds timeout);
   // grow() has failed after its first question, and continues when it is called again.
   bool unfinished() const { return changes_.unfinished(); }
@@ -47,7 +46,7 @@ class Spares {
     std::shared_ptr<MadeTogether> communicator;
     bool made() const;
   };
-  std::optional<Grown> make_of(const std::shared_ptr<Engine>& engine, const Agreed& left);
+  std::optional<Grown> make_of(Engine& engine, const MakeTogether& make, const Agreed& left);
 
   MemberChanges<Grown> changes_;  // among all ranks of the job that are left
   Target target_;                 // that the last agreement has named

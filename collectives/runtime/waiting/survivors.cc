@@ -6,7 +6,6 @@
 
 #include "base/mix_bits.h"
 #include "base/text.h"
-#include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/waiting/times.h"
 
 namespace tutti::internal {
@@ -54,18 +53,6 @@ void require_in(const std::vector<int>& living, const Control& control) {
                .rank = own});
 }
 
-MadeTogether::MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id,
-                           const std::vector<int>& members, uint64_t epoch) {
-  const auto own = std::ranges::find(members, engine->control().rank());
-  try {
-    communicator_ = std::make_shared<CommunicatorImpl>(
-        engine, id, members, static_cast<int>(own - members.begin()), epoch);
-    problem_ = communicator_->failure();
-  } catch (const Error& error) {
-    problem_ = error;
-  }
-}
-
 std::shared_ptr<CommunicatorImpl> MadeTogether::take(bool all_have_made_it) {
   if (all_have_made_it) return std::move(communicator_);
   throw problem_.value_or(Error(ErrorCode::aborted,
@@ -104,7 +91,7 @@ MadeTogether Survivors::make_of(const Agreed& left) const {
   for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{changes_.agreements()}}) {
     id = mix_bits(id + part + kGolden);
   }
-  return MadeTogether(engine_, id, left.living, epoch_ + changes_.agreements());
+  return make_(id, left.living, epoch_ + changes_.agreements());
 }
 
 // A rank that takes part and is no member would not call.
@@ -122,7 +109,7 @@ std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
   Spares& spares = engine_->spares();
   const int size = static_cast<int>(members_.size()) + count;
   try {
-    auto grown = spares.grow(engine_, {.epoch = epoch_, .ranks = size}, timeout_);
+    auto grown = spares.grow(*engine_, make_, {.epoch = epoch_, .ranks = size}, timeout_);
     grow_failed_ = false;
     return grown;
   } catch (...) {

@@ -10,11 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "collectives/communicator.h"
 #include "collectives/runtime/waiting/engine.h"
+#include "collectives/runtime/waiting/made_together.h"
 #include "collectives/runtime/waiting/member_changes.h"
 #include "transport/bootstrap/control/control.h"
 
@@ -27,29 +29,14 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
 // Throws Error(connection_lost) if `living` is without this rank.
 void require_in(const std::vector<int>& living, const Control& control);
 
-// A communicator that survivors make: all of them then agree whether each has made it.
-class MadeTogether {
- public:
-  // `members` has this rank.
-  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members,
-               uint64_t epoch);
-
-  bool made() const { return !problem_; }
-  // Once they have agreed. Throws why this rank has not made it, or that another one has not.
-  std::shared_ptr<CommunicatorImpl> take(bool all_have_made_it);
-
- private:
-  std::shared_ptr<CommunicatorImpl> communicator_;
-  std::optional<Error> problem_;
-};
-
 class Survivors {
  public:
   // `members`: by rank of communicator `id`, the rank in the job; they outlive this, as the engine
   // does. `timeout`: of an agreement; 0: none.
-  Survivors(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members,
-            uint64_t epoch, std::chrono::nanoseconds timeout)
+  Survivors(const std::shared_ptr<Engine>& engine, MakeTogether make, uint64_t id,
+            const std::vector<int>& members, uint64_t epoch, std::chrono::nanoseconds timeout)
       : engine_(engine),
+        make_(std::move(make)),
         id_(id),
         members_(members),
         epoch_(epoch),
@@ -74,6 +61,7 @@ class Survivors {
   MadeTogether make_of(const Agreed& left) const;
 
   const std::shared_ptr<Engine>& engine_;
+  const MakeTogether make_;
   const uint64_t id_;
   const std::vector<int>& members_;
   const uint64_t epoch_;

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/ticks.h"
 #include "collectives/request.h"
+#include "collectives/runtime/calls/active_calls.h"
 #include "collectives/runtime/calls/compiled_call.h"
-#include "collectives/runtime/waiting/active_calls.h"
 
 namespace tutti::internal {
 

@@ -14,8 +14,8 @@
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/runtime/calls/active_calls.h"
 #include "collectives/runtime/calls/plans.h"
-#include "collectives/runtime/waiting/active_calls.h"
 #include "collectives/runtime/waiting/callbacks.h"
 #include "collectives/runtime/waiting/spares.h"
 #include "transport/paths/endpoint.h"

@@ -123,7 +123,7 @@ struct Passed {
 
 Passed pass_in(const Backend* backend, Model& model, const MicroBatch& batch) {
   ParametersIn parameters(backend, model.parameters());
-  Pass pass{.arena = parameters.arena(), .batch = &batch};
+  Pass pass{{.batch = &batch}, parameters.arena()};
   const int64_t waits = fenced_calls().waits;
   const Tensor logits = forward(model, pass);
   Passed outcome{.logits = HostTensor(logits.dtype, logits.rows, logits.cols)};

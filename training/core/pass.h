@@ -62,14 +62,14 @@ struct NamedLoss {
   Later<double> sum;  // over the micro-batch's samples
 };
 
-struct Pass {
-  Arena& arena;
+// What all passes of a micro-batch have in common, in whatever memory they run: it is said where
+// the micro-batch starts, and nothing changes it after that.
+struct PassContext {
   const MicroBatch* batch = nullptr;
   DType dtype = DType::f32;  // of activations
   int slot = 0;              // which of the micro-batches under way: units keep `saved` by slot
   uint64_t seed = 0;         // of dropout
   bool training = true;      // dropout and batch statistics are on
-  bool recomputing = false;  // this forward is a repetition: running statistics stay as they are
   // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
   // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
   Mesh* mesh = nullptr;
@@ -79,16 +79,21 @@ struct Pass {
   // d(sum) for a named loss, whose weight w is its unit's affair.
   double loss_scale = 1;
   double sample_scale = 1;
-  // Set by the last unit's forward.
-  Later<Loss> loss;
-  // Of a unit's forward, in any unit.
-  std::vector<NamedLoss> losses;
-  // Put-off work of backward_weight, in order; only if `split`.
-  bool split = false;
-  std::vector<std::function<void()>> weight_work;
 
   // Whether the micro-batch is one of weight 0.
   bool weightless() const { return batch != nullptr && batch->weight == 0; }
+};
+
+struct Pass : PassContext {
+  Arena& arena;
+  bool recomputing = false;  // this forward is a repetition: running statistics stay as they are
+  // Put-off work of backward_weight, in order; only if `split`.
+  bool split = false;
+  std::vector<std::function<void()>> weight_work = {};
+  // Set by the last unit's forward.
+  Later<Loss> loss = {};
+  // Of a unit's forward, in any unit.
+  std::vector<NamedLoss> losses = {};
 
   // A loss that the unit has declared (Unit::losses), of which the step's mean over all samples is
   // told. Its gradient is added by the unit's own backward.

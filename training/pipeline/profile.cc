@@ -163,13 +163,6 @@ class Profiler {
   UnitMemory memory_of(Unit& unit, ConstTensor input, ConstTensor gradient) {
     Arena kept, temporary;
     const auto bytes = [](size_t count) { return static_cast<int64_t>(count); };
-    const auto pass_in = [&](Arena& arena) {
-      return Pass{.arena = arena,
-                  .batch = &batch_,
-                  .dtype = options_.dtype,
-                  .seed = options_.seed,
-                  .recomputing = true};  // leaves running statistics alone
-    };
     Pass forward = pass_in(kept);
     unit.forward(forward, input);
     const UnitMemory memory{.kept = bytes(kept.mark()), .forward = bytes(kept.high_water())};
@@ -178,10 +171,15 @@ class Profiler {
     return {memory.kept, memory.forward, bytes(temporary.high_water())};
   }
 
+  Pass pass_in(Arena& arena) const {
+    return {{.batch = &batch_, .dtype = options_.dtype, .seed = options_.seed},
+            arena,
+            /*recomputing=*/true};  // leaves running statistics alone
+  }
+
   Times run(Unit& unit, ConstTensor input, ConstTensor gradient) {
     const ArenaScope scope(arena_);
-    Pass pass{.arena = arena_, .batch = &batch_, .dtype = options_.dtype, .seed = options_.seed};
-    pass.recomputing = true;  // leaves running statistics alone
+    Pass pass = pass_in(arena_);
     const Clock::time_point start = Clock::now();
     unit.forward(pass, input);
     const Clock::time_point middle = Clock::now();

@@ -18,18 +18,7 @@ Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
 }
 
 // The same micro-batch's pass, in other memory.
-Pass in_arena(const Pass& pass, Arena& arena) {
-  Pass other{.arena = arena};
-  other.batch = pass.batch;
-  other.dtype = pass.dtype;
-  other.slot = pass.slot;
-  other.seed = pass.seed;
-  other.training = pass.training;
-  other.mesh = pass.mesh;
-  other.loss_scale = pass.loss_scale;
-  other.sample_scale = pass.sample_scale;
-  return other;
-}
+Pass in_arena(const PassContext& context, Arena& arena) { return {context, arena}; }
 
 }  // namespace
 
@@ -44,22 +33,22 @@ void ModelRunner::wait_for_units() const {
 }
 
 Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
-                         bool training) {
+                         bool training, const LossScales& scales) {
   slot.arena.release(0);
   slot.units = part.units;
   slot.input = input;
   slot.outputs.assign(static_cast<size_t>(part.units.end - part.units.begin), {});
   slot.losses.clear();
-  slot.pass.emplace(Pass{.arena = slot.arena});
-  Pass& pass = *slot.pass;
-  pass.batch = &batch;
-  pass.dtype = options_.dtype;
-  pass.slot = part.slot;
-  pass.seed = options_.seed;
-  pass.training = training;
-  pass.mesh = options_.mesh;
-  pass.cache = options_.cache;
-  return pass;
+  return slot.pass.emplace(Pass{{.batch = &batch,
+                                 .dtype = options_.dtype,
+                                 .slot = part.slot,
+                                 .seed = options_.seed,
+                                 .training = training,
+                                 .mesh = options_.mesh,
+                                 .cache = options_.cache,
+                                 .loss_scale = scales.target,
+                                 .sample_scale = scales.sample},
+                                slot.arena});
 }
 
 Tensor ModelRunner::forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input) {
@@ -72,9 +61,7 @@ Tensor ModelRunner::forward_unit(Slot& slot, Pass& pass, int index, ConstTensor 
 Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                             const LossScales& scales, UnitHooks& hooks) {
   Slot& slot = this->slot(part.slot);
-  Pass& pass = start(slot, part, batch, input, true);
-  pass.loss_scale = scales.target;
-  pass.sample_scale = scales.sample;
+  Pass& pass = start(slot, part, batch, input, true, scales);
   Tensor output;
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);
@@ -181,7 +168,7 @@ void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
 Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
                                  UnitHooks& hooks) {
   Slot& slot = this->slot(part.slot);
-  Pass& pass = start(slot, part, batch, input, false);
+  Pass& pass = start(slot, part, batch, input, false, {});
   Tensor values;
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);

@@ -116,7 +116,7 @@ class ModelRunner {
   // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
-              bool training);
+              bool training, const LossScales& scales);
   Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);
   Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
   Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);

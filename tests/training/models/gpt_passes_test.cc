@@ -63,7 +63,7 @@ struct TwoPasses {
   Arena arena{size_t{1} << 28};
   std::array<TokenBatch, 2> batches{TokenBatch(2, kContext, kVocabulary, 8),
                                     TokenBatch(2, kContext, kVocabulary, 10)};
-  std::array<Pass, 2> passes{Pass{.arena = arena}, Pass{.arena = arena}};
+  std::array<Pass, 2> passes{Pass{{}, arena}, Pass{{}, arena}};
 };
 
 struct Outcome {

@@ -38,7 +38,7 @@ class BoundParameters {
 bool same_gradients(const BoundParameters& a, const BoundParameters& b);
 
 struct TestPass {
-  explicit TestPass(DType dtype = DType::f64) : pass{.arena = arena, .batch = &batch} {
+  explicit TestPass(DType dtype = DType::f64) : pass{{.batch = &batch}, arena} {
     pass.dtype = dtype;
     batch.samples = 1;
   }

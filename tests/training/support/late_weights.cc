@@ -88,11 +88,11 @@ double LateTraining::train(const MicroBatch& batch, double loss_scale, Typed& gr
         i, as_matrix(gradient(gradients, i), specs[static_cast<size_t>(i)]));
   }
   const ArenaScope scope(arena_);
-  Pass pass{.arena = arena_};
-  pass.batch = &batch;
-  pass.dtype = options_.dtype;
-  pass.seed = options_.dropout_seed;
-  pass.loss_scale = loss_scale;
+  Pass pass{{.batch = &batch,
+             .dtype = options_.dtype,
+             .seed = options_.dropout_seed,
+             .loss_scale = loss_scale},
+            arena_};
   forward(model_, pass);
   backward(model_, pass);
   return pass.loss.get().sum;

@@ -138,6 +138,12 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options, placement_, model, mesh_.place())),
       synchronizer_(make_synchronizer(model, storage_, options, placement_, hook)),
+      // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch; and
+      // it is compared with that of all ranks.
+      probe_(*synchronizer_, model,
+             {.each_micro_batch = storage_.adds_to_shards(),
+              .measures =
+                  mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()}),
       gradients_(mesh_, model, plans_, placement_, group_, synchronizer_->sums_gradients(),
                  runner_options(options.runner, options.storage.dtype, mesh_)),
       updater_(std::move(optimizer), model, storage_, group_,
@@ -146,12 +152,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  // Where ranks differ in their samples alone, each has a whole gradient; and it is compared with
-  // that of all ranks.
-  if (mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()) {
-    micro_batch_norm_.emplace(*synchronizer_, model);
-  }
-  gradients_.set_hooks(synchronizer_hooks());
+  gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
   });
@@ -180,11 +181,11 @@ void Replica::join_tied_gradients() {
 std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
-  if (!micro_batch_norm_ || batches.own.empty() || batches.own.front().weight == 0) return {};
+  if (!probe_.measures() || batches.own.empty() || batches.own.front().weight == 0) return {};
   const auto own = static_cast<double>(model_.targets_in(batches.own.front()));
   if (own == 0) return {};
   const double factor = static_cast<double>(counts.targets) / own / loss_scale;
-  return {micro_batch_norm_->square() * factor * factor, 1};
+  return {probe_.square() * factor * factor, 1};
 }
 
 // What ends one rank's part ends those of all ranks, which share communicators with some others
@@ -241,9 +242,7 @@ int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
 
 Replica::Trouble Replica::trouble() const {
   if (gradients_.broken_unit()) return {Trouble::loss, *gradients_.broken_unit()};
-  if (const std::optional<BrokenGradient>& broken = synchronizer_->broken_gradient()) {
-    return {Trouble::gradient, broken->parameter};
-  }
+  if (probe_.broken()) return {Trouble::gradient, *probe_.broken()};
   return {};
 }
 
@@ -261,12 +260,16 @@ void Replica::weigh_own_gradients(const StepCounts& own) {
   }
 }
 
+void Replica::begin_gradients(const std::vector<int64_t>& passes) {
+  synchronizer_->begin_step(passes);
+  probe_.begin_step(passes);
+}
+
 StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   const double loss_scale = updater_.loss_scale();
   const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
   mean_.reset();
-  synchronizer_->begin_step(gradients_.passes(gradients_.plan(batches.passes)));
-  if (micro_batch_norm_) micro_batch_norm_->begin_step();
+  begin_gradients(gradients_.passes(gradients_.plan(batches.passes)));
   gradients_.run(batches, counts.front().scales(loss_scale));
   join_tied_gradients();
   synchronizer_->finish_gradients();
@@ -369,7 +372,7 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
 
 void Replica::record(Trace& trace) {
   trace_ = &trace;
-  tracing_.emplace(synchronizer_hooks(), model_, trace);
+  tracing_.emplace(probe_, model_, trace);
   synchronizer_->observe(record_collectives(trace));
   gradients_.set_hooks(*tracing_);
   if (pipelined()) gradients_.record(trace);

@@ -24,7 +24,7 @@
 #include "training/core/model.h"
 #include "training/core/state.h"
 #include "training/core/thread_pool.h"
-#include "training/engine/micro_batch_norm.h"
+#include "training/engine/gradient_probe.h"
 #include "training/engine/step_gradients.h"
 #include "training/engine/tracing_hooks.h"
 #include "training/engine/updater.h"
@@ -203,6 +203,7 @@ class Replica {
   auto with_places(int64_t step, const Work& work);
   void abort_all(const std::string& reason);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
+  void begin_gradients(const std::vector<int64_t>& passes);
   void join_tied_gradients();
   void visit_own_values(StateVisitor& visitor);
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
@@ -215,9 +216,6 @@ class Replica {
   double update(double learning_rate);
   std::array<double, 2> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
                                            double loss_scale) const;
-  UnitHooks& synchronizer_hooks() {
-    return micro_batch_norm_ ? static_cast<UnitHooks&>(*micro_batch_norm_) : *synchronizer_;
-  }
 
   Mesh mesh_;
   Model& model_;
@@ -231,13 +229,13 @@ class Replica {
   // A step's three parts: what ranks tell each other of gradients and values; gradients; new
   // values.
   std::unique_ptr<Synchronizer> synchronizer_;
+  GradientProbe probe_;  // around it
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
   std::optional<MeanValues> mean_;  // as it was saved, until the next step
   Trace* trace_ = nullptr;
-  std::optional<MicroBatchNorm> micro_batch_norm_;  // around synchronizer_
-  std::optional<TracingHooks> tracing_;             // around that
+  std::optional<TracingHooks> tracing_;  // around the probe
 };
 
 }  // namespace tutti::training

@@ -40,10 +40,10 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   const auto on_update = [&](const pipeline::Action& action) {
     const auto index = static_cast<size_t>(action.version) - 1;
     squares[index] = unflushed_update(learning_rates[index]);
-    if (index + 1 < steps.size()) synchronizer_->begin_step(backwards);
+    if (index + 1 < steps.size()) begin_gradients(backwards);
   };
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
-  synchronizer_->begin_step(backwards);
+  begin_gradients(backwards);
   gradients_.run(steps, counts, plan, versions_, on_update);
   versions_.end();
 

@@ -196,7 +196,6 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
                 {.cause = "gradients of one micro-batch take less: they are no sums",
                  .remedy = "leave StorageOptions::one_pass out"});
   }
-  broken_.reset();
   keep_shared_uses_apart(passes);
   storage_.zero_gradients();
   progress_.begin_step(passes);
@@ -259,15 +258,6 @@ void DataParallel::contribute(int parameter) {
   if (progress_.contribute(parameter)) storage_.add_shared_uses(parameter);
 }
 
-void DataParallel::check_finite(int bucket) {
-  if (broken_ || all_finite(storage_.gradients(bucket)).get()) return;
-  for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
-    if (all_finite(model_.parameters().at(parameter).gradient).get()) continue;
-    broken_ = BrokenGradient{parameter};
-    return;
-  }
-}
-
 void DataParallel::launch_ready() {
   while (const std::optional<int> bucket = progress_.next()) launch(*bucket);
 }
@@ -276,7 +266,6 @@ void DataParallel::launch(int bucket) {
   BucketState& at = state(bucket);
   hold_gradients(bucket);
   const Tensor gradients = storage_.gradients(bucket);
-  check_finite(bucket);
   at.reduction_started = Clock::now();
   const CallOptions call{.deterministic = progress_.joined(bucket)};
   Communicator ranks = storage_.ranks_of(bucket);

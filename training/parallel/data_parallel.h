@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,7 +105,6 @@ class DataParallel : public Synchronizer {
   void before_weights(int unit) override { acquire_gradients(unit); }
   void after_weights(int unit) override;
 
-  const std::optional<BrokenGradient>& broken_gradient() const override { return broken_; }
   // Shows what the hook remembers.
   void visit_state(StateVisitor& visitor) override;
   int64_t bytes() const override { return hook_ == nullptr ? 0 : hook_->bytes(); }  // the hook's
@@ -146,7 +144,6 @@ class DataParallel : public Synchronizer {
   void hold_gradients(int bucket);
   void contribute(int parameter);
   void keep_shared_uses_apart(const std::vector<int64_t>& passes);
-  void check_finite(int bucket);
   void launch_ready();
   void launch(int bucket);
   bool finish_first(bool blocking);
@@ -166,7 +163,6 @@ class DataParallel : public Synchronizer {
   std::vector<BucketState> buckets_;
   BucketProgress progress_;
   std::deque<int> under_way_;  // buckets whose sums over ranks are, in the order of their start
-  std::optional<BrokenGradient> broken_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

@@ -1,7 +1,6 @@
 #include "training/parallel/local_sgd.h"
 
 #include "base/reduce_op.h"
-#include "training/kernels/elementwise.h"
 
 namespace tutti::training {
 
@@ -9,17 +8,6 @@ using Clock = std::chrono::steady_clock;
 
 LocalSgd::LocalSgd(ParameterStorage& storage, int64_t every)
     : storage_(storage), ranks_(storage.groups().ranks.front()), every_(every) {}
-
-void LocalSgd::begin_step(const std::vector<int64_t>&) {
-  storage_.zero_gradients();
-  broken_.reset();
-}
-
-void LocalSgd::finish_gradients() {
-  for (const OwnedPiece& piece : storage_.owned()) {
-    if (!broken_ && !all_finite(piece.gradient).get()) broken_ = {piece.piece.parameter};
-  }
-}
 
 void LocalSgd::after_update() {
   if (++updates_ < every_) return;

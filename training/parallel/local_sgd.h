@@ -15,7 +15,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -29,9 +28,8 @@ class LocalSgd : public Synchronizer {
   // `storage`, of stage 0 with f32 values or masters, outlives it. `every`: K, at least 1.
   LocalSgd(ParameterStorage& storage, int64_t every);
 
-  void begin_step(const std::vector<int64_t>& passes) override;
-  void finish_gradients() override;
-  const std::optional<BrokenGradient>& broken_gradient() const override { return broken_; }
+  void begin_step(const std::vector<int64_t>&) override { storage_.zero_gradients(); }
+  void finish_gradients() override {}
   bool sums_gradients() const override { return false; }
   void after_update() override;
   void publish_values() override {}
@@ -48,7 +46,6 @@ class LocalSgd : public Synchronizer {
   Communicator ranks_;
   int64_t every_;
   int64_t updates_ = 0;  // since the last average
-  std::optional<BrokenGradient> broken_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

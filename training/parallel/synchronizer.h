@@ -11,18 +11,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "training/core/state.h"
 #include "training/core/unit_hooks.h"
 
 namespace tutti::training {
-
-// A NaN or an infinity in this rank's own gradients, before any reduction.
-struct BrokenGradient {
-  int parameter = 0;  // the first in backward's order
-};
 
 // One of these for a rank's share of one model. Each call is made by all ranks, in one order.
 class Synchronizer : public UnitHooks {
@@ -34,9 +28,6 @@ class Synchronizer : public UnitHooks {
   virtual void join(int parameter) {}
   // Returns when the gradients of owned pieces are what the optimizer is to take.
   virtual void finish_gradients() = 0;
-  // What finish_gradients() found. Ranks must leave such a step out together, so that even
-  // gradients that stay on their rank are looked at.
-  virtual const std::optional<BrokenGradient>& broken_gradient() const = 0;
   // Whether the gradients are now those of all ranks, with the same norm on each: then a rank's own
   // are its part of the mean over all ranks' targets. Else they are the mean over its own targets,
   // and then weighted by the part that these are of all. Each rank has its own norm, clips by it,

@@ -1,17 +1,22 @@
 // A layer that is cut over the tensor axis is a unit like any other: whatever the mesh and the ZeRO
 // stage, it is the same model that is trained.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/support/parallel_model.h"
 #include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/models/gpt.h"
+#include "training/models/llama.h"
 #include "training/run/parameter_values.h"
 #include "training/run/snapshot.h"
 
@@ -19,6 +24,8 @@ namespace tutti::training {
 namespace {
 
 using testing::Deterministic;
+using ::testing::HasSubstr;
+using testing::kTinyContext;
 using testing::Outcome;
 using testing::ParallelModel;
 using testing::ParallelModelConfig;
@@ -117,6 +124,85 @@ TEST_F(TensorParallel, GoesWithAPipelineAndOtherOptimizers) {
       EXPECT_LT(testing::relative_difference(outcome.norms, alone.norms), 2e-6);
     }
   }
+}
+
+// --- decoders ---
+
+// GPT-2 with packed queries, keys and values and a tied embedding; and Llama, whose heads of keys
+// serve two of queries each.
+std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
+                               double dropout = 0) {
+  if (kind == "gpt2") {
+    return std::make_unique<Gpt>(GptConfig{.layers = 2,
+                                           .heads = 4,
+                                           .width = 32,
+                                           .context = kTinyContext,
+                                           .vocabulary = 256,
+                                           .dropout = dropout},
+                                 place);
+  }
+  return std::make_unique<Llama>(LlamaConfig{.layers = 2,
+                                             .heads = 8,
+                                             .kv_heads = 4,
+                                             .width = 32,
+                                             .hidden = 48,
+                                             .context = kTinyContext,
+                                             .vocabulary = 256,
+                                             .dropout = dropout},
+                                 place);
+}
+
+TinyRun run_of(const std::string& kind, const Grid& grid) {
+  TinyRun run = run_of(grid);
+  run.mlp.reset();
+  run.model.context = kTinyContext;  // of the data
+  run.other_model = [kind](const MeshPlace& place) { return decoder(kind, place); };
+  return run;
+}
+
+class Decoders : public TensorParallel, public ::testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, Decoders, ::testing::Values("gpt2", "llama"));
+
+TEST_P(Decoders, AreTheSameModelOnEveryMesh) {
+  const Outcome alone = testing::train(1, run_of(GetParam(), {}));
+  for (const Grid& grid :
+       {Grid{.tensor = 2}, Grid{.tensor = 4}, Grid{.tensor = 2, .data = 2, .zero = 1},
+        Grid{.tensor = 2, .stages = 2}, Grid{.tensor = 2, .data = 2, .zero = 3},
+        Grid{.tensor = 2, .data = 2, .stages = 2, .zero = 2}}) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome outcome = testing::train(grid.ranks(), run_of(GetParam(), grid));
+    EXPECT_LT(testing::relative_difference(outcome.losses, alone.losses), 1e-5);
+    EXPECT_LT(testing::relative_difference(outcome.norms, alone.norms), 1e-5);
+  }
+}
+
+TEST_P(Decoders, AreTheSameModelWithDropoutAndRecomputation) {
+  for (const bool recomputes : {false, true}) {
+    const auto run = [&](const Grid& grid) {
+      TinyRun run = run_of(GetParam(), grid);
+      run.other_model = [](const MeshPlace& place) { return decoder(GetParam(), place, 0.2); };
+      run.replica.runner.checkpoint_units = recomputes;
+      return run;
+    };
+    const Outcome alone = testing::train(1, run({}));
+    const Outcome cut = testing::train(4, run({.tensor = 4}));
+    EXPECT_LT(testing::relative_difference(cut.losses, alone.losses), 1e-5);
+  }
+}
+
+TEST_F(TensorParallel, HeadsMustDivide) {
+  const auto refusal = [](int tensor, const std::string& kind) {
+    try {
+      decoder(kind, {.sizes = {tensor, 1, 1, 1, 1}});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(4, "gpt2"), "");
+  EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("4 heads cannot be cut over 3 ranks"));
+  EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("the nearest number of ranks is 2"));
+  EXPECT_THAT(refusal(8, "llama"), HasSubstr("4 heads of keys cannot be cut over 8 ranks"));
 }
 
 // --- checkpoints ---

@@ -1,8 +1,11 @@
 #include "training/models/decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,13 +18,38 @@
 #include "training/modules/embedding.h"
 #include "training/modules/loss.h"
 #include "training/modules/slots.h"
+#include "training/parallel/sum_along.h"
 
 namespace tutti::training {
 namespace {
 
 constexpr double kDeviation = 0.02;  // of weights at the start, as in GPT-2
 
-DecoderOptions checked(DecoderOptions options) {
+// Each rank along the tensor axis has whole heads, of queries and of keys, and as many hidden
+// values as the others.
+void require_even_cuts(const DecoderOptions& options, int64_t ranks) {
+  const int64_t key_heads = std::max(options.attention.key_heads, int64_t{0});
+  const std::array<std::pair<int64_t, const char*>, 3> all = {
+      {{options.attention.heads, "heads"},
+       {key_heads, "heads of keys"},
+       {options.mlp.hidden, "hidden values"}}};
+  int64_t common = 0;
+  for (const auto& [count, what] : all) common = std::gcd(common, count);
+  int64_t nearest = 1;
+  for (int64_t number = 2; number <= std::min(common, 2 * ranks); ++number) {
+    if (common % number == 0 && std::abs(number - ranks) < std::abs(nearest - ranks)) {
+      nearest = number;
+    }
+  }
+  for (const auto& [count, what] : all) {
+    if (count % ranks == 0) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat(count, ' ', what, " cannot be cut over ", ranks, " ranks"),
+                {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
+  }
+}
+
+DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
   const auto require = [](std::string_view what, int64_t value) {
     if (value >= 1) return;
     throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
@@ -33,6 +61,7 @@ DecoderOptions checked(DecoderOptions options) {
   require("context", options.context);
   require("vocabulary", options.vocabulary);
   require("hidden width", options.mlp.hidden);
+  require_even_cuts(options, tensor_ranks);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});
@@ -160,6 +189,7 @@ class BlockUnit : public Unit {
       attention_.project(pass, norm_1_.forward(pass, input, saved.norm_1), saved.attention, qkv);
     });
     const Tensor middle = attention_.attend(pass, saved.attention);
+    sum_along(pass, Axis::tensor, middle);
     dropout_[0].forward(pass, middle);
     add(input, middle, middle);
     saved.input = input;
@@ -171,6 +201,7 @@ class BlockUnit : public Unit {
     });
     const Tensor output = take(input.cols);
     recomputable(arena, [&] { mlp_.activate(pass, saved.mlp, output); });
+    sum_along(pass, Axis::tensor, output);
     dropout_[1].forward(pass, output);
     add(middle, output, output);
     return output;
@@ -183,16 +214,17 @@ class BlockUnit : public Unit {
       saved.mlp.in.input = norm_2_.forward(pass, saved.middle, saved.norm_2);
       saved.mlp.up.input = saved.mlp.in.input;
     }
-    ConstTensor branch = dropped(pass, output_gradient, dropout_[1]);
-    branch = mlp_.backward(pass, branch, saved.mlp);
+    Tensor branch = mlp_.backward(pass, dropped(pass, output_gradient, dropout_[1]), saved.mlp);
+    sum_along(pass, Axis::tensor, branch);
     const Tensor middle_gradient = norm_2_.backward(pass, branch, saved.norm_2);
     add(output_gradient, middle_gradient, middle_gradient);
 
     if (selective_) {
       attention_.set_input(saved.attention, norm_1_.forward(pass, saved.input, saved.norm_1));
     }
-    branch = dropped(pass, middle_gradient, dropout_[0]);
-    branch = attention_.backward(pass, branch, saved.attention);
+    branch =
+        attention_.backward(pass, dropped(pass, middle_gradient, dropout_[0]), saved.attention);
+    sum_along(pass, Axis::tensor, branch);
     const Tensor input_gradient = norm_1_.backward(pass, branch, saved.norm_1);
     add(middle_gradient, input_gradient, input_gradient);
     return input_gradient;
@@ -274,7 +306,8 @@ class HeadUnit : public Unit {
 
 }  // namespace
 
-Decoder::Decoder(DecoderOptions options) : options_(checked(std::move(options))) {
+Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
+    : Model(place), options_(checked(std::move(options), place.size(Axis::tensor))) {
   add_unit<EmbedUnit>(options_);
   const Parameter* tied =
       options_.tied ? static_cast<const EmbedUnit&>(*units_.front()).token_weight() : nullptr;

@@ -53,7 +53,9 @@ struct DecoderOptions {
 class Decoder : public Model {
  public:
   // Throws Error(invalid_argument) for sizes that make no sense.
-  explicit Decoder(DecoderOptions options);
+  // For the rank at this place of a mesh: attention's heads and the feed-forward part's hidden
+  // values are cut over the tensor axis.
+  Decoder(DecoderOptions options, const MeshPlace& place);
 
   int64_t context() const { return options_.context; }
   int64_t max_context() const { return options_.max_context; }
@@ -74,7 +76,7 @@ ModelKind decoder_kind(const std::string& meaning, const Described<Config>& desc
       described, [](const Config& config, const ModelContext& context) -> std::unique_ptr<Model> {
         Config complete = config;
         complete.selective_recomputation = context.selective_recomputation;
-        return std::make_unique<Made>(complete);
+        return std::make_unique<Made>(complete, context.place);
       });
 }
 

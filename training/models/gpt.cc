@@ -66,8 +66,8 @@ DecoderOptions options_of(const GptConfig& config) {
 
 }  // namespace
 
-Gpt::Gpt(const GptConfig& config)
-    : Decoder(options_of(completed(config))), config_(completed(config)) {}
+Gpt::Gpt(const GptConfig& config, const MeshPlace& place)
+    : Decoder(options_of(completed(config)), place), config_(completed(config)) {}
 
 Json Gpt::configuration() const { return kGpt2.write(config_); }
 

@@ -34,8 +34,9 @@ struct GptConfig {
 
 class Gpt : public Decoder {
  public:
-  // Throws Error(invalid_argument) for sizes that make no sense.
-  explicit Gpt(const GptConfig& config);
+  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for sizes that
+  // make no sense.
+  explicit Gpt(const GptConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;
 

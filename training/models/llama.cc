@@ -84,8 +84,8 @@ DecoderOptions options_of(const LlamaConfig& config) {
 
 }  // namespace
 
-Llama::Llama(const LlamaConfig& config)
-    : Decoder(options_of(completed(config))), config_(completed(config)) {}
+Llama::Llama(const LlamaConfig& config, const MeshPlace& place)
+    : Decoder(options_of(completed(config)), place), config_(completed(config)) {}
 
 Json Llama::configuration() const { return kLlama.write(config_); }
 

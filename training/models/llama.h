@@ -31,8 +31,9 @@ struct LlamaConfig {
 
 class Llama : public Decoder {
  public:
-  // Throws Error(invalid_argument) for sizes that make no sense.
-  explicit Llama(const LlamaConfig& config);
+  // For the rank at this place of a mesh (decoder.h). Throws Error(invalid_argument) for sizes that
+  // make no sense.
+  explicit Llama(const LlamaConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;
 

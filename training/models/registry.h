@@ -21,6 +21,7 @@ namespace tutti::training {
 struct ModelContext {
   bool selective_recomputation = false;
   StatisticsReducer* statistics = nullptr;  // none: each rank for itself. Outlives the model.
+  MeshPlace place = {};                     // of the rank that it is made for
 };
 
 struct ModelKind {

@@ -1,16 +1,35 @@
 // y = x W^T + b, with W as (outputs x inputs).
+//
+// Over the ranks along the tensor axis W may be cut by its outputs, of which each rank then makes
+// some, or by its inputs: then each rank makes a part of the sum that is y. What one layer cuts by
+// outputs and the next by inputs needs nothing of the other ranks in between (Shoeybi et al.:
+// Megatron-LM, 2019, section 3).
+//
+//            cut by outputs                     cut by inputs
+//   x  ----> [ W_0 ] ----> y_0                  x_0 ----> [ W_0 ] ----> part of y
+//   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
+//   backward: parts of dx                       backward: dx_0, dx_1
+//
+// The parts are whoever's to add up who knows when.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
 
 namespace tutti::training {
 
+enum class LinearCut : uint8_t { none, by_outputs, by_inputs };
+
 struct LinearOptions {
   bool bias = true;
   double deviation = 0.02;  // of the weights at the start; the bias starts at 0
+  LinearCut cut = LinearCut::none;
+  // Outputs that are packed, each of which is cut by itself: queries, keys and values. Empty: one.
+  std::vector<int64_t> parts = {};
 };
 
 class Linear {
@@ -20,14 +39,15 @@ class Linear {
     ConstTensor output_gradient;
   };
 
-  // Parameters NAME.weight and NAME.bias.
+  // Parameters NAME.weight and NAME.bias, of the whole layer. Throws Error(invalid_argument) where
+  // a cut does not come out even.
   Linear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
   // Without a bias, with somebody else's weight (tied embeddings).
   Linear(const Parameter* weight, int64_t inputs, int64_t outputs)
       : inputs_(inputs), outputs_(outputs), weight_(weight) {}
 
-  int64_t outputs() const { return outputs_; }
+  int64_t outputs() const { return outputs_; }  // on this rank
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // `output`: rows x outputs, the caller's.
   void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output) const;
@@ -37,10 +57,11 @@ class Linear {
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
-  int64_t inputs_;
+  int64_t inputs_;  // on this rank, as the outputs
   int64_t outputs_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
+  bool adds_bias_ = true;  // of a sum of the ranks' parts only one has it
 };
 
 }  // namespace tutti::training

@@ -27,14 +27,19 @@ Tensor as_halves(Tensor before) { return before.reshaped(2 * before.rows, before
 Mlp::Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options)
     : options_(named(options)),
       in_(table, cat(name, '.', options_.names.front()), options.width, options.hidden,
-          {.bias = options.bias}),
+          {.bias = options.bias, .cut = LinearCut::by_outputs}),
       up_(is_swiglu(options)
-              ? std::optional<Linear>(std::in_place, table, cat(name, '.', options_.names[1]),
-                                      options.width, options.hidden,
-                                      LinearOptions{.bias = options.bias})
+              ? std::optional<Linear>(
+                    std::in_place, table, cat(name, '.', options_.names[1]), options.width,
+                    options.hidden,
+                    LinearOptions{.bias = options.bias, .cut = LinearCut::by_outputs})
               : std::nullopt),
       out_(table, cat(name, '.', options_.names.back()), options.hidden, options.width,
-           {.bias = options.bias, .deviation = options.output_deviation}) {}
+           {.bias = options.bias,
+            .deviation = options.output_deviation,
+            .cut = LinearCut::by_inputs}) {
+  options_.hidden /= table.mesh().size(Axis::tensor);
+}
 
 int64_t Mlp::before_width() const { return up_ ? 2 * options_.hidden : options_.hidden; }
 

@@ -1,4 +1,6 @@
-// The transformer's feed-forward part: Linear, GELU, Linear (GPT-2), or SwiGLU (Shazeer 2020).
+// The transformer's feed-forward part: Linear, GELU, Linear (GPT-2), or SwiGLU (Shazeer 2020). The
+// hidden values are cut over the ranks along the tensor axis; what leaves forward and backward is
+// each rank's part of a sum (linear.h).
 #pragma once
 
 #include <optional>
@@ -47,7 +49,7 @@ class Mlp {
  private:
   Tensor activation(Pass& pass, const Saved& saved) const;
 
-  MlpOptions options_;
+  MlpOptions options_;  // with this rank's hidden values
   Linear in_;
   std::optional<Linear> up_;
   Linear out_;

@@ -29,11 +29,16 @@ std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
   const int64_t queries = options.heads * options.head_size;
   const int64_t keys = options.key_heads * options.head_size;
   std::vector<int64_t> outputs = {queries, keys, keys};
-  if (options.in.size() == 1) outputs = {queries + 2 * keys};
+  std::vector<int64_t> packed;
+  if (options.in.size() == 1) {
+    packed = outputs;
+    outputs = {queries + 2 * keys};
+  }
   std::vector<Linear> layers;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    layers.emplace_back(table, cat(name, '.', options.in[i]), options.width, outputs[i],
-                        LinearOptions{.bias = options.bias});
+    layers.emplace_back(
+        table, cat(name, '.', options.in[i]), options.width, outputs[i],
+        LinearOptions{.bias = options.bias, .cut = LinearCut::by_outputs, .parts = packed});
   }
   return layers;
 }
@@ -51,7 +56,12 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name,
     : options_(checked(options)),
       in_(make_inputs(table, name, options_)),
       out_(table, cat(name, '.', options_.out), options_.heads * options_.head_size, options_.width,
-           {.bias = options_.bias, .deviation = options_.output_deviation}) {}
+           {.bias = options_.bias,
+            .deviation = options_.output_deviation,
+            .cut = LinearCut::by_inputs}) {
+  options_.heads /= table.mesh().size(Axis::tensor);
+  options_.key_heads /= table.mesh().size(Axis::tensor);
+}
 
 int64_t SelfAttention::projected_width() const {
   return (options_.heads + 2 * options_.key_heads) * options_.head_size;

@@ -1,6 +1,7 @@
 // Causal self-attention of several heads (Vaswani et al. 2017), whose keys and values may each
 // serve a group of queries (GQA, Ainslie et al. 2023): queries, keys and values by linear layers,
-// blocked attention, and a linear layer on what the heads found.
+// blocked attention, and a linear layer on what the heads found. The heads are cut over the ranks
+// along the tensor axis; what leaves forward and backward is each rank's part of a sum (linear.h).
 #pragma once
 
 #include <array>
@@ -57,7 +58,7 @@ class SelfAttention {
   // What the i-th linear layer makes.
   Tensor part(Tensor qkv, size_t layer) const;
 
-  SelfAttentionOptions options_;
+  SelfAttentionOptions options_;  // with this rank's heads
   std::vector<Linear> in_;
   Linear out_;
 };

@@ -35,6 +35,7 @@ void add_aliases(CommandLine& line) {
       {"--data-path", {"--data"}},
       {"--data-parallel-size", {"--dp"}},
       {"--pipeline-model-parallel-size", {"--pp"}},
+      {"--tensor-model-parallel-size", {"--tp"}},
       {"--log-interval", {"--log-every"}},
       {"--eval-interval", {"--validate-every"}},
       {"--save", {"--checkpoint"}},

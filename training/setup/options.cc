@@ -55,8 +55,14 @@ void describe_rate(Schema& schema, RunOptions& options) {
 void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.dp", options.mesh.data,
-           "data-parallel ranks (default: as many as --ranks and --pp leave)")
+           "data-parallel ranks (default: as many as --ranks, --pp and --tp leave)")
       .between(0, 65536);
+  schema
+      .add("parallel.tp", options.mesh.tensor,
+           "tensor-parallel ranks: each has some of attention's heads and of the feed-forward "
+           "part, of gpt2 and llama")
+      .between(1, 65536)
+      .show_default();
   schema.add("parallel.pp", options.mesh.pipeline, "stages of a pipeline, each on a rank")
       .between(1, 65536)
       .show_default();
@@ -169,8 +175,11 @@ Json written(const RunOptions& options) {
   return all;
 }
 
-ModelContext model_context(const RunOptions& options, StatisticsReducer* statistics) {
-  return {.selective_recomputation = options.recompute == "selective", .statistics = statistics};
+ModelContext model_context(const RunOptions& options, const MeshPlace& place,
+                           StatisticsReducer* statistics) {
+  return {.selective_recomputation = options.recompute == "selective",
+          .statistics = statistics,
+          .place = place};
 }
 
 void add_run_options(Command command, ToldOptions& told) {

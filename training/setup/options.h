@@ -54,7 +54,8 @@ void read_options(const Json& configuration, RunOptions& options, const std::str
 // All of them, once they are settled: read again, they make the same run.
 Json written(const RunOptions& options);
 
-ModelContext model_context(const RunOptions& options, StatisticsReducer* statistics = nullptr);
+ModelContext model_context(const RunOptions& options, const MeshPlace& place = {},
+                           StatisticsReducer* statistics = nullptr);
 
 // What words said, in their order, besides a file.
 struct ToldOptions {

@@ -30,7 +30,7 @@ Session::Session(Communicator world, RunOptions options, std::shared_ptr<const L
       options_(with_threads(settled(std::move(options), world.size(), data_->examples()), world)),
       mesh_(std::move(world), options_.mesh),
       statistics_(mesh_.along(Axis::data)),
-      model_(make_model(options_.model, model_context(options_, &statistics_))),
+      model_(make_model(options_.model, model_context(options_, mesh_.place(), &statistics_))),
       trainer_(mesh_, *model_, data_->views(), options_.training) {
   if (mesh_.world().rank() != 0) return;
   log(LogLevel::info, "the run's configuration: " + options_.training.told.dump());

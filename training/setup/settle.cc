@@ -184,6 +184,18 @@ void settle_start(RunOptions& options) {
   }
 }
 
+// What cannot be cut over tensor ranks.
+void check_tensor_ranks(const RunOptions& options, Model& model) {
+  if (options.mesh.tensor == 1) return;
+  const bool is_cut = std::ranges::any_of(
+      model.parameters().specs(),
+      [](const ParameterSpec& spec) { return spec.placement.cut_over().has(Axis::tensor); });
+  if (is_cut) return;
+  throw Error(ErrorCode::unsupported,
+              cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
+              {.where = "--tp", .remedy = "leave it out, or take gpt2 or llama"});
+}
+
 // Sums of several micro-batches are in f32 (ReplicaOptions::passes).
 DType gradient_type(const TrainOptions& training, int data_ranks) {
   const auto up = [](uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; };
@@ -197,9 +209,11 @@ DType gradient_type(const TrainOptions& training, int data_ranks) {
 void settle(RunOptions& options, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   ReplicaOptions& replica = training.replica;
-  const int data_ranks = mesh_sizes(options.mesh, ranks)[static_cast<size_t>(Axis::data)];
+  const MeshPlace first{.sizes = mesh_sizes(options.mesh, ranks)};
+  const int data_ranks = first.size(Axis::data);
   const ModelTraits& traits = kind_of(options.model).traits;
-  const std::unique_ptr<Model> model = make_model(options.model, model_context(options));
+  const std::unique_ptr<Model> model = make_model(options.model, model_context(options, first));
+  check_tensor_ranks(options, *model);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);

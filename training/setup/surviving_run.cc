@@ -126,12 +126,18 @@ class SurvivingRun {
 // no use for are spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
-  for (int stages = std::min(options_.mesh.pipeline, ranks);; --stages) {
+  const int tensor = options_.mesh.tensor;
+  if (ranks < tensor) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(ranks, " ranks are too few for ", tensor, " tensor-parallel ones"),
+                {.where = "--tp"});
+  }
+  for (int stages = std::min(options_.mesh.pipeline, ranks / tensor);; --stages) {
     Deal deal{options_, 0};
-    const int data = ranks / stages;
+    const int data = ranks / (stages * tensor);
     deal.options.mesh.pipeline = stages;
     deal.options.mesh.data = options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
-    deal.ranks = deal.options.mesh.data * stages;
+    deal.ranks = deal.options.mesh.data * stages * tensor;
     // Where the model was cut is for as many stages as there were.
     if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
     try {

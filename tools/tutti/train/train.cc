@@ -253,8 +253,8 @@ int useful_ranks(const RunOptions& options, const LoadedData& data) {
 int wanted_ranks(const TrainCommandOptions& options) {
   if (options.ranks != 0) return options.ranks;
   const training::MeshShape& mesh = options.run.mesh;
-  if (mesh.data == 0 && mesh.pipeline == 1) return 0;
-  return std::max(1, mesh.data) * mesh.pipeline;
+  if (mesh.data == 0 && mesh.pipeline == 1 && mesh.tensor == 1) return 0;
+  return std::max(1, mesh.data) * mesh.pipeline * mesh.tensor;
 }
 
 // Files that cannot be written are found before the work is done, and so is a directory that is not
@@ -273,9 +273,14 @@ void check_outputs(const RunOptions& settled, const TrainCommandOptions& options
 int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const LoadedData& data,
             int ranks, training::Model& model) {
   const training::TrainOptions& training = settled.training;
-  if (settled.mesh.pipeline > 1) {
-    throw Error(ErrorCode::unsupported, "the memory of a pipeline's stages is not planned",
-                {.where = "--dry-run", .remedy = "leave --pp out, or measure a short run"});
+  if (settled.mesh.pipeline > 1 || settled.mesh.tensor > 1) {
+    const bool stages = settled.mesh.pipeline > 1;
+    throw Error(
+        ErrorCode::unsupported,
+        cat("the memory of ", stages ? "a pipeline's stages" : "tensor-parallel ranks",
+            " is not planned"),
+        {.where = "--dry-run",
+         .remedy = cat("leave ", stages ? "--pp" : "--tp", " out, or measure a short run")});
   }
   const uint64_t count = std::min(training.micro_batch, training.batch);
   training::Batch batch;

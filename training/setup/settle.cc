@@ -139,7 +139,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
-  check_averages(replica, stages > 1);
+  check_averages(replica, stages > 1 || options.mesh.tensor > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
   }
@@ -187,10 +187,15 @@ void settle_start(RunOptions& options) {
 // What cannot be cut over tensor ranks.
 void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.tensor == 1) return;
-  const bool is_cut = std::ranges::any_of(
-      model.parameters().specs(),
-      [](const ParameterSpec& spec) { return spec.placement.cut_over().has(Axis::tensor); });
-  if (is_cut) return;
+  if (options.training.compression != Compression::none) {
+    throw Error(ErrorCode::unsupported, "--tp and --compression do not go together",
+                {.cause = "what is remembered of a parameter would be of a part of it",
+                 .remedy = "leave one of them out"});
+  }
+  const auto is_cut = [](const ParameterSpec& spec) {
+    return spec.placement.cut_over().has(Axis::tensor);
+  };
+  if (std::ranges::any_of(model.parameters().specs(), is_cut)) return;
   throw Error(ErrorCode::unsupported,
               cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
               {.where = "--tp", .remedy = "leave it out, or take gpt2 or llama"});

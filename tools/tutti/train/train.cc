@@ -425,6 +425,7 @@ void add_train(CommandLine& line) {
       "  tutti train --data TEXT --model gpt2 --layers 6 --heads 6 --width 384 --context 256 \\\n"
       "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
       "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
+      "  tutti train --data TEXT --model llama --tp 2 --dp 2\n"
       "  tutti train --data TEXT --checkpoint DIR --checkpoint-every 100 --resume\n"
       "  tutti train --config run.json --set optimizer.lr=0.001 --steps 500\n"
       "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "

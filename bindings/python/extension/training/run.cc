@@ -99,8 +99,8 @@ std::string Run::sample(const std::string& prompt, const std::string& tokenizer,
   training::Session& session = this->session();
   auto* const model = dynamic_cast<training::Decoder*>(&session.model());
   training::Replica& replica = session.trainer().replica();
-  if (model == nullptr || session.options().mesh.pipeline > 1 || session.options().mesh.tensor > 1 ||
-      !replica.storage().whole_values()) {
+  if (model == nullptr || session.options().mesh.pipeline > 1 ||
+      session.options().mesh.tensor > 1 || !replica.storage().whole_values()) {
     throw Error(ErrorCode::unsupported,
                 "a sample takes a language model whose parameters are all on this rank",
                 {.remedy = "with pp, tp or zero=3 save the run, and use `tutti sample`"});

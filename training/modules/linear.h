@@ -10,7 +10,7 @@
 //   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
 //   backward: parts of dx                       backward: dx_0, dx_1
 //
-// The parts are whoever's to add up who knows when.
+// The layer sums nothing over ranks: whoever uses it adds the parts up (parallel/sum_along.h).
 #pragma once
 
 #include <cstdint>

@@ -15,17 +15,21 @@ namespace {
 
 using tutti::testing::run_ranks;
 
-class MemoryPlan : public ::testing::TestWithParam<std::tuple<int, DType, bool, uint64_t>> {};
+class MemoryPlan : public ::testing::TestWithParam<std::tuple<int, DType, bool, uint64_t, int>> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, MemoryPlan,
-    ::testing::Values(std::tuple(0, DType::f32, false, 1), std::tuple(0, DType::f32, true, 2),
-                      std::tuple(1, DType::bf16, false, 2), std::tuple(2, DType::bf16, true, 1),
-                      std::tuple(2, DType::f32, false, 2), std::tuple(3, DType::bf16, false, 1),
-                      std::tuple(3, DType::f32, true, 2)));
+INSTANTIATE_TEST_SUITE_P(Layouts, MemoryPlan,
+                         ::testing::Values(std::tuple(0, DType::f32, false, 1, 1),
+                                           std::tuple(0, DType::f32, true, 2, 1),
+                                           std::tuple(1, DType::bf16, false, 2, 1),
+                                           std::tuple(2, DType::bf16, true, 1, 1),
+                                           std::tuple(2, DType::f32, false, 2, 1),
+                                           std::tuple(3, DType::bf16, false, 1, 1),
+                                           std::tuple(3, DType::f32, true, 2, 1),
+                                           std::tuple(0, DType::f32, false, 2, 2),
+                                           std::tuple(2, DType::bf16, true, 1, 2)));
 
 TEST_P(MemoryPlan, IsWhatARunTakes) {
-  const auto [stage, dtype, recompute, passes] = GetParam();
+  const auto [stage, dtype, recompute, passes, tensor] = GetParam();
   constexpr int kRanks = 2;
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   GptConfig config = testing::tiny_gpt();
@@ -39,14 +43,14 @@ TEST_P(MemoryPlan, IsWhatARunTakes) {
   options.replica.runner.checkpoint_units = recompute;
 
   MemoryReport measured;
-  run_ranks(kRanks, [&](const Job& job) {
-    Gpt model(config);
-    const TrainResult result =
-        train(Communicator::init(job), model, {data.get()}, options, [](const StepReport&) {});
+  run_ranks(kRanks * tensor, [&](const Job& job) {
+    const Mesh mesh(Communicator::init(job), {.tensor = tensor});
+    Gpt model(config, mesh.place());
+    const TrainResult result = train(mesh, model, {data.get()}, options, [](const StepReport&) {});
     if (job.rank == 0) measured = result.memory;
   });
 
-  Gpt model(config);
+  Gpt model(config, {.sizes = {tensor, 1, 1, kRanks, 1}});
   Batch batch;
   for (uint64_t example = 0; example < options.micro_batch; ++example) data->add(example, 0, batch);
   const MemoryReport planned =

@@ -271,17 +271,16 @@ void check_outputs(const RunOptions& settled, const TrainCommandOptions& options
 
 // What the run would be, and take, without running it.
 int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const LoadedData& data,
-            int ranks, training::Model& model) {
+            int ranks) {
   const training::TrainOptions& training = settled.training;
-  if (settled.mesh.pipeline > 1 || settled.mesh.tensor > 1) {
-    const bool stages = settled.mesh.pipeline > 1;
-    throw Error(
-        ErrorCode::unsupported,
-        cat("the memory of ", stages ? "a pipeline's stages" : "tensor-parallel ranks",
-            " is not planned"),
-        {.where = "--dry-run",
-         .remedy = cat("leave ", stages ? "--pp" : "--tp", " out, or measure a short run")});
+  if (settled.mesh.pipeline > 1) {
+    throw Error(ErrorCode::unsupported, "the memory of a pipeline's stages is not planned",
+                {.where = "--dry-run", .remedy = "leave --pp out, or measure a short run"});
   }
+  const training::MeshPlace first{.sizes = training::mesh_sizes(settled.mesh, ranks)};
+  const std::unique_ptr<training::Model> model =
+      training::make_model(settled.model, training::model_context(settled, first));
+  const int data_ranks = first.size(training::Axis::data);
   const uint64_t count = std::min(training.micro_batch, training.batch);
   training::Batch batch;
   for (uint64_t example = 0; example < count; ++example) {
@@ -291,10 +290,10 @@ int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const
                                            .micro_batch = training.micro_batch,
                                            .samples = training.samples,
                                            .seed = training.seed,
-                                           .ranks = ranks,
+                                           .ranks = data_ranks,
                                            .weights = training.data_weights});
-  const training::MemoryReport memory =
-      planned_memory(model, batch.view(), training, ranks, static_cast<int64_t>(feed.passes()));
+  const training::MemoryReport memory = planned_memory(*model, batch.view(), training, data_ranks,
+                                                       static_cast<int64_t>(feed.passes()));
   const Json line = {{"ranks", ranks},
                      {"configuration", training.told},
                      {"memory", json_of(memory)},
@@ -344,7 +343,7 @@ int train(TrainCommandOptions options) {
   if (!initial.empty() && starts_anew(tried.training)) {
     check_initial(*model, *training::open_model(initial).values, initial);
   }
-  if (options.dry_run) return dry_run(tried, options, data, ranks, *model);
+  if (options.dry_run) return dry_run(tried, options, data, ranks);
   check_outputs(tried, options, data);
   if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
   data = {};  // the ranks have their own

@@ -167,6 +167,7 @@ class BlockUnit : public Unit {
       : name_(cat(options.names.block, layer)),
         shape_{options.context, options.width},
         selective_(options.selective_recomputation),
+        is_cut_(table.mesh().size(Axis::tensor) > 1),
         norm_1_(table, cat(name_, '.', options.names.attention_norm), options.width, options.norm,
                 options.norm_epsilon),
         attention_(table, cat(name_, '.', options.names.attention), options.attention),
@@ -189,7 +190,7 @@ class BlockUnit : public Unit {
       attention_.project(pass, norm_1_.forward(pass, input, saved.norm_1), saved.attention, qkv);
     });
     const Tensor middle = attention_.attend(pass, saved.attention);
-    sum_along(pass, Axis::tensor, middle);
+    add_up(pass, middle);
     dropout_[0].forward(pass, middle);
     add(input, middle, middle);
     saved.input = input;
@@ -201,7 +202,7 @@ class BlockUnit : public Unit {
     });
     const Tensor output = take(input.cols);
     recomputable(arena, [&] { mlp_.activate(pass, saved.mlp, output); });
-    sum_along(pass, Axis::tensor, output);
+    add_up(pass, output);
     dropout_[1].forward(pass, output);
     add(middle, output, output);
     return output;
@@ -215,7 +216,7 @@ class BlockUnit : public Unit {
       saved.mlp.up.input = saved.mlp.in.input;
     }
     Tensor branch = mlp_.backward(pass, dropped(pass, output_gradient, dropout_[1]), saved.mlp);
-    sum_along(pass, Axis::tensor, branch);
+    add_up(pass, branch);
     const Tensor middle_gradient = norm_2_.backward(pass, branch, saved.norm_2);
     add(output_gradient, middle_gradient, middle_gradient);
 
@@ -224,7 +225,7 @@ class BlockUnit : public Unit {
     }
     branch =
         attention_.backward(pass, dropped(pass, middle_gradient, dropout_[0]), saved.attention);
-    sum_along(pass, Axis::tensor, branch);
+    add_up(pass, branch);
     const Tensor input_gradient = norm_1_.backward(pass, branch, saved.norm_1);
     add(middle_gradient, input_gradient, input_gradient);
     return input_gradient;
@@ -247,6 +248,11 @@ class BlockUnit : public Unit {
     if (selective_) arena.release(mark);
   }
 
+  // The tensor ranks' parts. A model that is whole on each of them has no parts.
+  void add_up(const Pass& pass, Tensor tensor) const {
+    if (is_cut_) sum_along(pass, Axis::tensor, tensor);
+  }
+
   static ConstTensor dropped(Pass& pass, ConstTensor gradient, const Dropout& dropout) {
     if (!dropout.active(pass)) return gradient;
     const Tensor copy = pass.arena.take(gradient.dtype, gradient.rows, gradient.cols);
@@ -258,6 +264,7 @@ class BlockUnit : public Unit {
   std::string name_;
   OutputShape shape_;
   bool selective_;
+  bool is_cut_;
   Norm norm_1_;
   SelfAttention attention_;
   Norm norm_2_;

@@ -187,7 +187,7 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
     return std::make_unique<ResNet>(*run.resnet, run.sync_batch_norm ? statistics : nullptr);
   }
   if (run.mlp) return std::make_unique<MlpModel>(*run.mlp);
-  return std::make_unique<Gpt>(run.model, place);
+  return std::make_unique<Gpt>(run.model);
 }
 
 std::unique_ptr<DataSet> make_data(const TinyRun& run) {

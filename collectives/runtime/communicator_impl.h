@@ -52,7 +52,7 @@ int device_of(const Request& request);
 // Of the thread's current GPU, in whole pages of it.
 std::shared_ptr<void> allocate_on_device(size_t bytes);
 
-// Of communicators of the engine's job; it outlives what it returns.
+// Makes communicators of the engine's job. The engine's handle outlives the returned function.
 MakeTogether maker(const std::shared_ptr<Engine>& engine);
 
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {

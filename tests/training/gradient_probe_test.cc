@@ -1,4 +1,4 @@
-// What is read of a rank's own gradients on their way to the sum.
+// A rank's own gradients are checked and measured before they are summed over ranks.
 #include "training/engine/gradient_probe.h"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ double square_of(std::span<const float> values) {
   return square;
 }
 
-// Of the sum of rows of one length.
+// The squared norm of the sum of the rows, which have one length.
 double square_of_sum(std::span<const ConstTensor> rows) {
   std::array<float, kUpdateBlock> sum, buffer;
   double square = 0;

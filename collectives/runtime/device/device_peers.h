@@ -1,4 +1,4 @@
-// What calls on memory of GPUs ask of the communicators that are made for their parts.
+// The interface by which calls on memory of GPUs use the communicators made for their parts.
 #pragma once
 
 #include "base/error.h"

@@ -23,8 +23,8 @@
 
 namespace tutti::internal {
 
-// What the engine knows of a communicator. The calls under way, stirs_locked() and what watches the
-// transport go with its lock.
+// A communicator, as the engine sees it. The caller holds its lock during calls_under_way(),
+// stirs_locked() and all use of its transport.
 class EngineClient {
  public:
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
@@ -32,7 +32,7 @@ class EngineClient {
   virtual std::unique_lock<std::mutex> try_lock() = 0;
   virtual int calls_under_way() const = 0;
   virtual Transport* transport() = 0;  // null where there is only one rank
-  // True if anything moved, or somebody wants the lock.
+  // Moves what can be moved. True if anything moved, or another thread waits for the lock.
   virtual bool stirs_locked() = 0;
 
  protected:

@@ -7,7 +7,7 @@
 
 namespace tutti::internal {
 
-// Of a wait, since the last progress (backoff.h). How long it spins and yields is learned, within
+// A wait counts from its last progress (backoff.h). How long it spins and yields is learned, within
 // these bounds.
 inline constexpr int64_t kLeastSpinNs = 1'000;
 inline constexpr int64_t kMostSpinNs = 20'000;
@@ -19,13 +19,13 @@ inline constexpr std::chrono::microseconds kNap(50);
 // Between two calls of what the user wants to be called at (callbacks.h).
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);
 
-// Of a call that stalls (stall_watch.h).
+// A call that stalls looks, asks and warns after these times (stall_watch.h).
 inline constexpr int64_t kLookAgainNs = 5'000'000;
 inline constexpr int64_t kAskAfterNs = 200'000'000;
 inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
 inline constexpr int64_t kSayAfterNs = 10'000'000'000;
 
-// Of an agreement, which comes over the control channel.
+// A rank that waits for an agreement looks for it this often.
 inline constexpr std::chrono::microseconds kLook(200);          // between moves of other calls
 inline constexpr std::chrono::milliseconds kLookAtNothing(10);  // where there are none
 

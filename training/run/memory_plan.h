@@ -10,8 +10,9 @@
 namespace tutti::training {
 
 // Of the rank that the model is made for, of so many data-parallel ranks, without a pipeline;
-// `batch` is a micro-batch of the run, of which a rank has `passes` in a step at most. What a communication hook takes is left out.
-// While it lasts, the parameters' views point elsewhere; afterwards they are empty.
+// `batch` is a micro-batch of the run, of which a rank has `passes` in a step at most. What a
+// communication hook takes is left out. While it lasts, the parameters' views point elsewhere;
+// afterwards they are empty.
 //
 // Throws as profile_model() and make_layout() do.
 MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOptions& options,

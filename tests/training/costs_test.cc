@@ -220,7 +220,7 @@ TEST(Activations, AreFewerWhereTheyAreRecomputed) {
   const auto bytes = [](bool selective, bool full) {
     TinyRun run;
     run.model.layers = 4;
-    run.model.selective_recomputation = selective;
+    run.model.compute.selective_recomputation = selective;
     run.replica.runner.checkpoint_units = full;
     const std::vector<MemoryReport> steps = reports(1, run);
     for (const MemoryReport& report : steps) {

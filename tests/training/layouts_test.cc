@@ -81,7 +81,7 @@ void take_llama(TinyRun& run) {
                            .context = gpt.context,
                            .vocabulary = gpt.vocabulary,
                            .dropout = gpt.dropout,
-                           .selective_recomputation = gpt.selective_recomputation};
+                           .compute = gpt.compute};
   run.other_model = [config](const MeshPlace&) { return std::make_unique<Llama>(config); };
 }
 
@@ -105,7 +105,7 @@ TinyRun plain_run(const Group& group) {
 
 TinyRun run_of(const Group& group, const LayoutCase& layout) {
   TinyRun run = plain_run(group);
-  run.model.selective_recomputation = layout.recompute == Recompute::selective;
+  run.model.compute.selective_recomputation = layout.recompute == Recompute::selective;
   run.replica.runner.checkpoint_units = layout.recompute == Recompute::full;
   StorageOptions& storage = run.replica.storage;
   storage.stage = layout.stage;

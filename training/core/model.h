@@ -11,15 +11,23 @@
 #include <vector>
 
 #include "base/json.h"
+#include "training/core/activation_layout.h"
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
 
 namespace tutti::training {
 
-// What a unit hands to the next one, per sample.
+// What a unit hands to the next one: of each sample so many rows, over all ranks together, and how
+// the rows of a micro-batch's samples, one after the other, lie on the ranks.
 struct OutputShape {
   int64_t rows = 1;
   int64_t cols = 0;
+  ActivationLayout layout = {};
+
+  // That the rank at `place` has of so many samples.
+  int64_t rows_at(const MeshPlace& place, int64_t samples) const {
+    return layout.rows_at(place, samples * rows);
+  }
 };
 
 class Unit {
@@ -68,6 +76,8 @@ class Model {
   // Losses per sample: the context for a language model that predicts at each position, the outputs
   // of a regression, else 1.
   virtual int64_t targets_per_sample() const { return 1; }
+  // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
+  virtual int slices() const { return 1; }
   // Of a micro-batch's losses those that count: the step's loss is the mean over them.
   virtual int64_t targets_in(const MicroBatch& batch) const {
     if (batch.targets.empty()) return batch.samples * targets_per_sample();

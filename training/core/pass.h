@@ -70,6 +70,8 @@ struct PassContext {
   int slot = 0;              // which of the micro-batches under way: units keep `saved` by slot
   uint64_t seed = 0;         // of dropout
   bool training = true;      // dropout and batch statistics are on
+  // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
+  int slices = 1;
   // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
   // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
   Mesh* mesh = nullptr;

@@ -37,15 +37,13 @@ Error refused(const Cut& cut, std::string_view why) {
 
 Slice::Ranges cut_ranges(const Cut& cut, int64_t size, const MeshPlace& place) {
   const std::vector<int64_t> parts = cut.parts.empty() ? std::vector{size} : cut.parts;
-  const int64_t ranks = place.size(cut.axis);
   Slice::Ranges ranges;
   int64_t start = 0;
   for (const int64_t part : parts) {
-    if (part < 0 || part % ranks != 0) {
-      throw refused(cut, cat(part, " is no multiple of its ", ranks, " ranks"));
-    }
-    const int64_t begin = start + part / ranks * place.place(cut.axis);
-    const int64_t end = begin + part / ranks;
+    if (part < 0) throw refused(cut, cat("a part of it is ", part));
+    const Share own = even_share(part, place.place(cut.axis), place.size(cut.axis));
+    const int64_t begin = start + own.first;
+    const int64_t end = begin + own.count;
     if (!ranges.empty() && ranges.back().end == begin) {
       ranges.back().end = end;
     } else if (begin < end) {

@@ -77,7 +77,18 @@ void for_each_run(const Slice& slice, int64_t first, int64_t count, const Visit&
   }
 }
 
-// A dimension that is cut evenly over the ranks along an axis, in their order.
+// Which of `count` things the one at `place` of `parts` has: sizes differ by 1 at most, and the
+// parts of a finer cut lie in those of a coarser one that divides it.
+struct Share {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+constexpr Share even_share(int64_t count, int64_t place, int64_t parts) {
+  const int64_t first = count * place / parts;
+  return {first, count * (place + 1) / parts - first};
+}
+
+// A dimension that is cut over the ranks along an axis, in their order, into even shares.
 struct Cut {
   Axis axis = Axis::tensor;
   int dimension = 0;
@@ -96,9 +107,9 @@ struct Placement {
   AxisSet cut_over() const;
 };
 
-// What the rank at `place` has. Throws Error(invalid_argument) where a cut does not come out even,
-// or the placement makes no sense: a dimension or an axis that is cut twice, a cut over the data or
-// pipeline axis, parts that are not the dimension, a partial sum over one of these axes.
+// What the rank at `place` has. Throws Error(invalid_argument) where the placement makes no sense:
+// a dimension or an axis that is cut twice, a cut over the data or pipeline axis, parts that are
+// not the dimension, a partial sum over one of these axes.
 Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                const MeshPlace& place);
 

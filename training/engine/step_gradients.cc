@@ -3,12 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "base/text.h"
+
 namespace tutti::training {
 namespace {
 
 // 0 where there is nothing.
 double mean_of(double sum, int64_t count) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+// Of the tensors between stages: all boundaries of units are alike.
+ActivationLayout layout_between_units(const Model& model) {
+  const auto& units = model.units();
+  const ActivationLayout layout = units.front()->output_shape().layout;
+  for (size_t unit = 0; unit + 1 < units.size(); ++unit) {
+    if (units[unit]->output_shape().layout == layout) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the output of ", units[unit]->name(),
+                    " lies on ranks in another way than that ", "of ", units.front()->name()),
+                {.remedy = "let all units but the last one hand on tensors of one layout"});
+  }
+  return layout;
 }
 
 }  // namespace
@@ -27,7 +44,8 @@ StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
       group_(group),
       summed_(summed),
       runner_(model, options),
-      executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor))),
+      executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor),
+                                   layout_between_units(model))),
       stage_(model, runner_, placement, options.dtype) {}
 
 void StepGradients::set_hooks(UnitHooks& hooks) {

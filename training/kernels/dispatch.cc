@@ -114,14 +114,14 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
   kernels_of("gemm", a, b, c, bias).gemm(a, transpose_a, b, transpose_b, c, mode, bias);
 }
 
-void embedding(ConstTensor table, std::span<const int32_t> indices, Tensor output) {
-  kernels_of("embedding", table, output).embedding(table, indices, output);
+void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices, Tensor output) {
+  kernels_of("embedding", table, output).embedding(table, rows, indices, output);
 }
 
-void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, Tensor table_gradient,
-                        Arena& arena) {
+void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf rows,
+                        Tensor table_gradient, Arena& arena) {
   kernels_of("embedding_backward", dy, table_gradient, arena)
-      .embedding_backward(dy, indices, table_gradient, arena);
+      .embedding_backward(dy, indices, rows, table_gradient, arena);
 }
 
 void rope(Tensor rows, int64_t heads, int64_t head_size, int64_t context, const void* table,
@@ -142,16 +142,21 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
       .causal_attention_backward(shape, inputs, output, lse, output_gradient, gradients, arena);
 }
 
-Later<Loss> cross_entropy(ConstTensor logits, std::span<const int32_t> targets, Tensor losses,
-                          Tensor statistics) {
-  return kernels_of("cross_entropy", logits, losses, statistics)
-      .cross_entropy(logits, targets, losses, statistics);
+void cross_entropy_sums(ConstTensor logits, std::span<const int32_t> targets, PartOf classes,
+                        Tensor sums) {
+  kernels_of("cross_entropy_sums", logits, sums).cross_entropy_sums(logits, targets, classes, sums);
 }
 
-void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets,
+Later<Loss> cross_entropy(ConstTensor sums, std::span<const int32_t> targets, Tensor losses,
+                          Tensor statistics) {
+  return kernels_of("cross_entropy", sums, losses, statistics)
+      .cross_entropy(sums, targets, losses, statistics);
+}
+
+void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets, PartOf classes,
                             ConstTensor statistics, double scale, Tensor logits_gradient) {
   kernels_of("cross_entropy_backward", logits, statistics, logits_gradient)
-      .cross_entropy_backward(logits, targets, statistics, scale, logits_gradient);
+      .cross_entropy_backward(logits, targets, classes, statistics, scale, logits_gradient);
 }
 
 Later<Loss> squared_error(ConstTensor predictions, std::span<const float> targets, Tensor errors) {

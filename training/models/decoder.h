@@ -11,6 +11,7 @@
 #include <string>
 
 #include "training/core/model.h"
+#include "training/models/compute_options.h"
 #include "training/models/registry.h"
 #include "training/modules/mlp.h"
 #include "training/modules/norm.h"
@@ -45,16 +46,14 @@ struct DecoderOptions {
   MlpOptions mlp;                  // width and deviation follow
   bool tied = true;                // the output layer is the embedding
   double dropout = 0;              // after the embedding, the attention and the feed-forward part
-  // Normalizations and activations are computed anew in backward instead of kept (selective
-  // recomputation, Korthikanti et al. 2022: what is cheap to compute and large to keep).
-  bool selective_recomputation = false;
+  ComputeOptions compute;
 };
 
 class Decoder : public Model {
  public:
   // Throws Error(invalid_argument) for sizes that make no sense.
-  // For the rank at this place of a mesh: attention's heads and the feed-forward part's hidden
-  // values are cut over the tensor axis.
+  // For the rank at this place of a mesh: the vocabulary, attention's heads and the feed-forward
+  // part's hidden values are cut over the tensor axis.
   Decoder(DecoderOptions options, const MeshPlace& place);
 
   int64_t context() const { return options_.context; }
@@ -62,6 +61,7 @@ class Decoder : public Model {
   int64_t vocabulary() const { return options_.vocabulary; }
   double flops_per_sample() const override;
   int64_t targets_per_sample() const override { return options_.context; }
+  int slices() const override { return options_.compute.slices; }
 
  private:
   DecoderOptions options_;
@@ -75,7 +75,7 @@ ModelKind decoder_kind(const std::string& meaning, const Described<Config>& desc
       {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
       described, [](const Config& config, const ModelContext& context) -> std::unique_ptr<Model> {
         Config complete = config;
-        complete.selective_recomputation = context.selective_recomputation;
+        complete.compute = context.compute;
         return std::make_unique<Made>(complete, context.place);
       });
 }

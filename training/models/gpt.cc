@@ -59,7 +59,7 @@ DecoderOptions options_of(const GptConfig& config) {
                          .mlp = {.hidden = config.hidden, .kind = config.mlp, .bias = config.bias},
                          .tied = config.tied,
                          .dropout = config.dropout,
-                         .selective_recomputation = config.selective_recomputation};
+                         .compute = config.compute};
   if (config.positions == Positions::rope) options.rope.emplace();
   return options;
 }

@@ -29,7 +29,7 @@ struct GptConfig {
   bool tied = true;  // the output layer is the embedding
   bool bias = true;
   double dropout = 0;
-  bool selective_recomputation = false;
+  ComputeOptions compute;
 };
 
 class Gpt : public Decoder {

@@ -79,7 +79,7 @@ DecoderOptions options_of(const LlamaConfig& config) {
                   .names = {"gate_proj", "up_proj", "down_proj"}},
           .tied = config.tied,
           .dropout = config.dropout,
-          .selective_recomputation = config.selective_recomputation};
+          .compute = config.compute};
 }
 
 }  // namespace

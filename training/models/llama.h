@@ -26,7 +26,7 @@ struct LlamaConfig {
   bool attention_bias = false;
   bool mlp_bias = false;
   double dropout = 0;
-  bool selective_recomputation = false;
+  ComputeOptions compute;
 };
 
 class Llama : public Decoder {

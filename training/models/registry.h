@@ -12,6 +12,7 @@
 #include "training/core/model.h"
 #include "training/core/model_traits.h"
 #include "training/core/schema.h"
+#include "training/models/compute_options.h"
 #include "training/modules/batch_norm.h"
 
 namespace tutti::training {
@@ -19,7 +20,7 @@ namespace tutti::training {
 // What a model is made with besides its configuration: what does not change what it computes, and
 // what there is only once ranks have met.
 struct ModelContext {
-  bool selective_recomputation = false;
+  ComputeOptions compute = {};
   StatisticsReducer* statistics = nullptr;  // none: each rank for itself. Outlives the model.
   MeshPlace place = {};                     // of the rank that it is made for
 };

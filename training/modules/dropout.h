@@ -7,6 +7,7 @@
 
 #include "training/core/pass.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/part_of.h"
 
 namespace tutti::training {
 
@@ -15,17 +16,24 @@ class Dropout {
   // Streams tell the dropouts of one model apart.
   Dropout(double p, uint64_t stream) : p_(p), stream_(stream) {}
 
-  // In place, on a tensor with the micro-batch's samples one after the other.
-  void forward(const Pass& pass, Tensor values) const { apply(pass, values); }
-  void backward(const Pass& pass, Tensor gradient) const { apply(pass, gradient); }
+  // In place, on rows of a tensor with the micro-batch's samples one after the other.
+  void forward(const Pass& pass, Tensor values, PartOf rows = {}) const {
+    apply(pass, values, rows);
+  }
+  void backward(const Pass& pass, Tensor gradient, PartOf rows = {}) const {
+    apply(pass, gradient, rows);
+  }
   bool active(const Pass& pass) const { return pass.training && p_ > 0; }
 
  private:
-  void apply(const Pass& pass, Tensor values) const {
+  void apply(const Pass& pass, Tensor values, PartOf rows_here) const {
     if (!active(pass) || values.empty()) return;
     const MicroBatch& batch = *pass.batch;
-    const int64_t here = values.size() / batch.samples;
-    if (batch.positions == 0) return draw(pass, values, batch.first_sample, here, 0);
+    if (batch.positions == 0) {
+      const int64_t all = rows_here.all_of(values.rows);
+      return draw(pass, values, batch.first_sample, all * values.cols / batch.samples,
+                  rows_here.first * values.cols);
+    }
     // Each sample is a part of its positions.
     const int64_t rows = values.rows / batch.samples;
     for (int64_t sample = 0; sample < batch.samples; ++sample) {

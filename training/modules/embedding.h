@@ -1,4 +1,5 @@
-// One vector for each token; its weight may serve as the output layer's too (Press, Wolf 2017).
+// One vector for each token; its weight may serve as the output layer's too (Press, Wolf 2017). Cut
+// over the ranks along the tensor axis each has some of the rows, and makes a part of a sum.
 #pragma once
 
 #include <span>
@@ -6,6 +7,7 @@
 
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/kernels/part_of.h"
 
 namespace tutti::training {
 
@@ -18,16 +20,17 @@ class Embedding {
 
   // The parameter NAME.weight: rows x width, normal with the given deviation.
   Embedding(ParameterTable& table, const std::string& name, int64_t rows, int64_t width,
-            double deviation);
+            double deviation, bool is_cut = false);
 
   const Parameter* weight() const { return weight_; }
-  // output: one row for each index. Throws Error(invalid_argument) for an index out of range.
+  // output: one row for each index; 0 for a row of another rank. Throws Error(invalid_argument) for
+  // an index out of range.
   void forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const;
   // Gradients of a repeated index are added up in its rows' order in float (f64: double).
   void backward_weight(Pass& pass, const Saved& saved) const;
 
  private:
-  int64_t rows_;
+  PartOf rows_;  // that this rank has
   int64_t width_;
   const Parameter* weight_;
 };

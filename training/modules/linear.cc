@@ -1,72 +1,215 @@
 #include "training/modules/linear.h"
 
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
-#include "training/kernels/gemm.h"
 
 namespace tutti::training {
-
 namespace {
 
-Placement cut(const ParameterTable& table, int dimension, const std::vector<int64_t>& parts = {}) {
+constexpr int64_t kRowsOfASum = 256;  // whose terms stay in a core's cache
+
+int64_t own_part(const ParameterTable& table, int64_t whole, bool is_cut) {
+  const MeshPlace& mesh = table.mesh();
+  if (!is_cut) return whole;
+  return even_share(whole, mesh.place(Axis::tensor), mesh.size(Axis::tensor)).count;
+}
+
+std::vector<int64_t> parts_of(const LinearOptions& options, int64_t inputs, int64_t outputs) {
+  if (options.cut == LinearCut::by_inputs) return {inputs};
+  return options.parts.empty() ? std::vector{outputs} : options.parts;
+}
+
+Placement cut(const ParameterTable& table, int dimension, const std::vector<int64_t>& parts) {
   if (table.mesh().size(Axis::tensor) == 1) return {};
   return {.cuts = {{Axis::tensor, dimension, parts}}};
 }
 
 Placement place_of_weight(const ParameterTable& table, const LinearOptions& options) {
   if (options.cut == LinearCut::none) return {};
-  return options.cut == LinearCut::by_outputs ? cut(table, 0, options.parts) : cut(table, 1);
+  return options.cut == LinearCut::by_outputs ? cut(table, 0, options.parts) : cut(table, 1, {});
 }
 
-int64_t own_part(const ParameterTable& table, int64_t whole, bool is_cut) {
-  return is_cut ? whole / table.mesh().size(Axis::tensor) : whole;
+// term(i, tensor) writes the i-th of `count` terms; their sum in the order of core/slices.h.
+template <typename Term>
+void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& term) {
+  if (count == 1) {
+    term(first, sum);
+    return;
+  }
+  const int half = static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)) / 2);
+  sum_of_terms(arena, first, half, sum, term);
+  const ArenaScope scope(arena);
+  const Tensor other = arena.take(sum.dtype, sum.rows, sum.cols);
+  sum_of_terms(arena, first + half, count - half, other, term);
+  add(sum, other, sum);
+}
+
+// term(first row, rows, i, tensor) writes rows of the i-th of `count` terms; a few rows at a time.
+template <typename Term>
+void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
+  for (int64_t row = 0; row < sum.rows; row += kRowsOfASum) {
+    const int64_t rows = std::min(kRowsOfASum, sum.rows - row);
+    sum_of_terms(arena, 0, count, sum.row_range(row, rows),
+                 [&](int i, Tensor product) { term(row, rows, i, product); });
+  }
 }
 
 }  // namespace
 
+DType type_of_parts(const Pass& pass, DType type) {
+  return pass.slices > 1 ? value_type(type) : type;
+}
+
 Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
                const LinearOptions& options)
-    : inputs_(own_part(table, inputs, options.cut == LinearCut::by_inputs)),
-      outputs_(own_part(table, outputs, options.cut == LinearCut::by_outputs)),
-      weight_(table.add(name + ".weight", {outputs, inputs},
-                        {Initial::Kind::normal, options.deviation},
-                        place_of_weight(table, options))) {
+    : Linear(table,
+             table.add(name + ".weight", {outputs, inputs},
+                       {Initial::Kind::normal, options.deviation}, place_of_weight(table, options)),
+             inputs, outputs, options) {
   if (!options.bias) return;
   const bool by_outputs = options.cut == LinearCut::by_outputs;
   bias_ = table.add(name + ".bias", {outputs}, {},
                     by_outputs ? cut(table, 0, options.parts) : Placement{});
-  adds_bias_ = options.cut != LinearCut::by_inputs || table.mesh().place(Axis::tensor) == 0;
+  adds_bias_ = cut_ != LinearCut::by_inputs || place_ == 0;
+}
+
+Linear::Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
+               const LinearOptions& options)
+    : inputs_(own_part(table, inputs, options.cut == LinearCut::by_inputs)),
+      outputs_(own_part(table, outputs, options.cut == LinearCut::by_outputs)),
+      cut_(options.cut),
+      parts_(parts_of(options, inputs, outputs)),
+      ranks_(table.mesh().size(Axis::tensor)),
+      place_(table.mesh().place(Axis::tensor)),
+      weight_(weight) {}
+
+std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
+  std::vector<Share> found;
+  int64_t start = 0;
+  for (const int64_t part : parts_) {
+    const Share here = even_share(part, place_, ranks_);
+    const Share share = even_share(part, place_ * own_slices(pass) + slice, pass.slices);
+    found.push_back({start + share.first - here.first, share.count});
+    start += here.count;
+  }
+  return found;
+}
+
+template <typename Body>
+void Linear::for_each_slice(const Pass& pass, const Body& body) const {
+  for (int slice = 0; slice < own_slices(pass); ++slice) {
+    for (const Share& part : slice_of(pass, slice)) body(part);
+  }
 }
 
 Tensor Linear::forward(Pass& pass, ConstTensor input, Saved& saved) const {
-  const Tensor output = pass.arena.take(input.dtype, input.rows, outputs_);
+  const DType type = cut_ == LinearCut::by_inputs ? type_of_parts(pass, input.dtype) : input.dtype;
+  const Tensor output = pass.arena.take(type, input.rows, outputs_);
   forward(pass, input, saved, output);
   return output;
 }
 
-void Linear::forward(Pass&, ConstTensor input, Saved& saved, Tensor output) const {
+void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output) const {
   saved.input = input;
-  gemm(input, Transpose::no, weight_->value, Transpose::yes, output, GemmMode::overwrite,
-       bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(bias_->value));
+  const Tensor& weight = weight_->value;
+  const ConstTensor bias =
+      bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(bias_->value);
+  if (is_cut(pass, LinearCut::by_outputs)) {
+    for_each_slice(pass, [&](const Share& at) {
+      gemm(input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
+           output.col_range(at.first, at.count), GemmMode::overwrite,
+           bias.empty() ? bias : bias.col_range(at.first, at.count));
+    });
+  } else if (is_cut(pass, LinearCut::by_inputs)) {
+    sum_of_products(pass.arena, own_slices(pass), output,
+                    [&](int64_t row, int64_t rows, int slice, Tensor product) {
+                      const Share at = slice_of(pass, slice).front();
+                      gemm(input.row_range(row, rows).col_range(at.first, at.count), Transpose::no,
+                           weight.col_range(at.first, at.count), Transpose::yes, product,
+                           GemmMode::overwrite, slice == 0 ? bias : ConstTensor{});
+                    });
+  } else {
+    gemm(input, Transpose::no, weight, Transpose::yes, output, GemmMode::overwrite, bias);
+  }
+}
+
+void Linear::add_input_gradient(ConstTensor output_gradient, const Share& outputs, Tensor gradient,
+                                GemmMode mode) const {
+  gemm(output_gradient.col_range(outputs.first, outputs.count), Transpose::no,
+       weight_->value.row_range(outputs.first, outputs.count), Transpose::no, gradient, mode);
+}
+
+Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
+  const Linear& first = *layers.front().layer;
+  const ConstTensor dy = layers.front().output_gradient;
+  const bool in_slices = first.is_cut(pass, LinearCut::by_outputs);
+  const Tensor gradient =
+      pass.arena.take(in_slices ? value_type(dy.dtype) : dy.dtype, dy.rows, first.inputs_);
+  const auto add_all = [&](const auto& outputs_of, int64_t row, Tensor sum) {
+    GemmMode mode = GemmMode::overwrite;
+    for (const Backward& at : layers) {
+      for (const Share& outputs : outputs_of(*at.layer)) {
+        at.layer->add_input_gradient(at.output_gradient.row_range(row, sum.rows), outputs, sum,
+                                     std::exchange(mode, GemmMode::accumulate));
+      }
+    }
+  };
+  if (in_slices) {
+    sum_of_products(pass.arena, first.own_slices(pass), gradient,
+                    [&](int64_t row, int64_t, int slice, Tensor sum) {
+                      add_all([&](const Linear& at) { return at.slice_of(pass, slice); }, row, sum);
+                    });
+  } else if (first.is_cut(pass, LinearCut::by_inputs)) {
+    first.for_each_slice(pass, [&](const Share& at) {
+      gemm(dy, Transpose::no, first.weight_->value.col_range(at.first, at.count), Transpose::no,
+           gradient.col_range(at.first, at.count));
+    });
+  } else {
+    add_all([](const Linear& at) { return std::vector<Share>{{0, at.outputs_}}; }, 0, gradient);
+  }
+  for (const Backward& at : layers) at.saved->output_gradient = at.output_gradient;
+  return gradient;
 }
 
 Tensor Linear::backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-  saved.output_gradient = output_gradient;
-  const Tensor input_gradient =
-      pass.arena.take(output_gradient.dtype, output_gradient.rows, inputs_);
-  gemm(output_gradient, Transpose::no, weight_->value, Transpose::no, input_gradient);
-  return input_gradient;
+  const Backward only{this, output_gradient, &saved};
+  return backward_input(pass, {&only, 1});
+}
+
+Tensor Linear::backward(Pass& pass, std::span<const Backward> layers) {
+  const Tensor gradient = backward_input(pass, layers);
+  for (const auto& [layer, output_gradient, saved] : layers) {
+    pass.finish([layer, &pass, saved] { layer->backward_weight(pass, *saved); });
+  }
+  return gradient;
 }
 
 void Linear::backward_weight(Pass& pass, const Saved& saved) const {
-  gemm(saved.output_gradient, Transpose::yes, saved.input, Transpose::no, weight_->gradient,
-       GemmMode::accumulate);
-  if (bias_ != nullptr) add_column_sums(saved.output_gradient, bias_->gradient, pass.arena);
+  const Tensor& gradient = weight_->gradient;
+  const ConstTensor dy = saved.output_gradient, x = saved.input;
+  if (is_cut(pass, LinearCut::by_outputs)) {
+    for_each_slice(pass, [&](const Share& at) {
+      gemm(dy.col_range(at.first, at.count), Transpose::yes, x, Transpose::no,
+           gradient.row_range(at.first, at.count), GemmMode::accumulate);
+    });
+  } else if (is_cut(pass, LinearCut::by_inputs)) {
+    for_each_slice(pass, [&](const Share& at) {
+      gemm(dy, Transpose::yes, x.col_range(at.first, at.count), Transpose::no,
+           gradient.col_range(at.first, at.count), GemmMode::accumulate);
+    });
+  } else {
+    gemm(dy, Transpose::yes, x, Transpose::no, gradient, GemmMode::accumulate);
+  }
+  if (bias_ != nullptr) add_column_sums(dy, bias_->gradient, pass.arena);
 }
 
 Tensor Linear::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-  const Tensor input_gradient = backward_input(pass, output_gradient, saved);
-  pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
-  return input_gradient;
+  const Backward only{this, output_gradient, &saved};
+  return backward(pass, {&only, 1});
 }
 
 }  // namespace tutti::training

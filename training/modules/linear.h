@@ -10,15 +10,19 @@
 //   x  ----> [ W_1 ] ----> y_1                  x_1 ----> [ W_1 ] ----> part of y
 //   backward: parts of dx                       backward: dx_0, dx_1
 //
-// The layer sums nothing over ranks: whoever uses it adds the parts up (parallel/sum_along.h).
+// The layer sums nothing over ranks: whoever uses it adds the parts up (parallel/convert_layout.h).
+// In deterministic mode (Pass::slices) each slice of what is cut is a product by itself, and a part
+// of a sum has the type of sums.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/kernels/gemm.h"
 
 namespace tutti::training {
 
@@ -32,6 +36,9 @@ struct LinearOptions {
   std::vector<int64_t> parts = {};
 };
 
+// Of activations of a type: that of a part of a sum over tensor ranks.
+DType type_of_parts(const Pass& pass, DType type);
+
 class Linear {
  public:
   struct Saved {
@@ -40,25 +47,49 @@ class Linear {
   };
 
   // Parameters NAME.weight and NAME.bias, of the whole layer. Throws Error(invalid_argument) where
-  // a cut does not come out even.
+  // the parts are not the outputs.
   Linear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
-  // Without a bias, with somebody else's weight (tied embeddings).
-  Linear(const Parameter* weight, int64_t inputs, int64_t outputs)
-      : inputs_(inputs), outputs_(outputs), weight_(weight) {}
+  // Without a bias, with somebody else's weight (tied embeddings), which is cut as `options` say.
+  Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
+         const LinearOptions& options = {});
 
   int64_t outputs() const { return outputs_; }  // on this rank
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
-  // `output`: rows x outputs, the caller's.
+  // `output`: rows x outputs, the caller's; of a layer that is cut by its inputs of
+  // type_of_parts().
   void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output) const;
+  // Of a layer that is cut by its outputs: of type_of_parts().
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
   // Both; the weights now or later, as the pass says. `saved` stays where it is until then.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  // The same of several layers with one input, cut in one way, whose gradients are added up.
+  struct Backward {
+    const Linear* layer;
+    ConstTensor output_gradient;
+    Saved* saved;
+  };
+  static Tensor backward_input(Pass& pass, std::span<const Backward> layers);
+  static Tensor backward(Pass& pass, std::span<const Backward> layers);
 
  private:
+  // Of the cut dimension what this rank's slice `slice` is, of each packed part.
+  std::vector<Share> slice_of(const Pass& pass, int slice) const;
+  int own_slices(const Pass& pass) const { return pass.slices / ranks_; }
+  bool is_cut(const Pass& pass, LinearCut by) const { return cut_ == by && pass.slices > 1; }
+  template <typename Body>
+  void for_each_slice(const Pass& pass, const Body& body) const;
+  // Adds to `gradient`, or overwrites it with, a part of this layer's.
+  void add_input_gradient(ConstTensor output_gradient, const Share& outputs, Tensor gradient,
+                          GemmMode mode) const;
+
   int64_t inputs_;  // on this rank, as the outputs
   int64_t outputs_;
+  LinearCut cut_;
+  std::vector<int64_t> parts_;  // of the cut dimension, on all ranks
+  int ranks_;
+  int place_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
   bool adds_bias_ = true;  // of a sum of the ranks' parts only one has it

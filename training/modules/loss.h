@@ -18,10 +18,13 @@ class LossPart {
     logits_ = logits;
     const std::span<const int32_t> targets = pass.batch->targets;
     if (targets.empty()) return logits;
-    statistics_ = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
+    const DType type = value_type(logits.dtype);
+    statistics_ = pass.arena.take(type, logits.rows, 2);
     const ArenaScope scope(pass.arena);
+    const Tensor sums = pass.arena.take(type, logits.rows, 3);
+    cross_entropy_sums(logits, targets, {}, sums);
     pass.loss =
-        cross_entropy(logits, targets, pass.arena.take(DType::f64, 1, logits.rows), statistics_);
+        cross_entropy(sums, targets, pass.arena.take(DType::f64, 1, logits.rows), statistics_);
     return logits;
   }
 
@@ -32,7 +35,7 @@ class LossPart {
       zero(logits_);
       return logits_;
     }
-    cross_entropy_backward(logits_, pass.batch->targets, statistics_, pass.loss_scale, logits_);
+    cross_entropy_backward(logits_, pass.batch->targets, {}, statistics_, pass.loss_scale, logits_);
     return logits_;
   }
 

@@ -1,5 +1,7 @@
 #include "training/modules/mlp.h"
 
+#include <array>
+
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 
@@ -38,7 +40,7 @@ Mlp::Mlp(ParameterTable& table, const std::string& name, const MlpOptions& optio
            {.bias = options.bias,
             .deviation = options.output_deviation,
             .cut = LinearCut::by_inputs}) {
-  options_.hidden /= table.mesh().size(Axis::tensor);
+  options_.hidden = in_.outputs();
 }
 
 int64_t Mlp::before_width() const { return up_ ? 2 * options_.hidden : options_.hidden; }
@@ -53,21 +55,24 @@ void Mlp::project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) co
   up_->forward(pass, input, saved.up, half(as_halves(before), 1));
 }
 
-Tensor Mlp::activation(Pass& pass, const Saved& saved) const {
+void Mlp::activate(Pass& pass, Saved& saved) const {
   const Tensor active = pass.arena.take(saved.before.dtype, saved.before.rows, options_.hidden);
   if (up_) {
     swiglu(half(as_halves(saved.before), 0), half(as_halves(saved.before), 1), active);
   } else {
     gelu(saved.before, active);
   }
-  return active;
+  saved.out.input = active;
 }
 
-void Mlp::activate(Pass& pass, Saved& saved, Tensor output) const {
-  out_.forward(pass, activation(pass, saved), saved.out, output);
+void Mlp::finish(Pass& pass, Saved& saved, Tensor output) const {
+  out_.forward(pass, saved.out.input, saved.out, output);
 }
 
-void Mlp::recompute(Pass& pass, Saved& saved) const { saved.out.input = activation(pass, saved); }
+void Mlp::set_input(Saved& saved, ConstTensor input) const {
+  saved.in.input = input;
+  saved.up.input = input;
+}
 
 Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   const Tensor active_gradient = out_.backward(pass, output_gradient, saved.out);
@@ -79,10 +84,9 @@ Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) cons
   const Tensor gradient = as_halves(pass.arena.take(before.dtype, before.rows, before.cols));
   swiglu_backward(half(as_halves(before), 0), half(as_halves(before), 1), active_gradient,
                   half(gradient, 0), half(gradient, 1));
-  const Tensor through_gate = in_.backward(pass, half(gradient, 0), saved.in);
-  const Tensor through_up = up_->backward(pass, half(gradient, 1), saved.up);
-  add(through_gate, through_up, through_gate);
-  return through_gate;
+  const std::array<Linear::Backward, 2> layers = {
+      {{&in_, half(gradient, 0), &saved.in}, {&*up_, half(gradient, 1), &saved.up}}};
+  return Linear::backward(pass, layers);
 }
 
 }  // namespace tutti::training

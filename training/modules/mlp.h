@@ -36,19 +36,19 @@ class Mlp {
   // Parameters NAME.LAYER.
   Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
 
-  // In two parts, as SelfAttention: `before` is rows x before_width().
+  // In three parts, as SelfAttention: `before` is rows x before_width().
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
-  void activate(Pass& pass, Saved& saved, Tensor output) const;
+  // The activation that the last layer needs, from `before`: sets saved.out.input.
+  void activate(Pass& pass, Saved& saved) const;
+  // `output`: rows x width, of type_of_parts() (linear.h).
+  void finish(Pass& pass, Saved& saved, Tensor output) const;
   int64_t before_width() const;
 
-  // The activation that c_proj's backward needs, from `before`: sets saved.out.input.
-  void recompute(Pass& pass, Saved& saved) const;
-  // Needs saved.in.input (and .up.input) and saved.out.input.
+  void set_input(Saved& saved, ConstTensor input) const;
+  // Needs the input and the activation.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
-  Tensor activation(Pass& pass, const Saved& saved) const;
-
   MlpOptions options_;  // with this rank's hidden values
   Linear in_;
   std::optional<Linear> up_;

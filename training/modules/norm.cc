@@ -37,14 +37,21 @@ Tensor Norm::backward_input(Pass& pass, ConstTensor output_gradient, Saved& save
   return input_gradient;
 }
 
-void Norm::backward_weight(Pass& pass, const Saved& saved) const {
+void Norm::add_gradients(Pass& pass, const Saved& saved, const Share& rows, Tensor gain,
+                         Tensor bias) const {
+  const ConstTensor x = saved.input.row_range(rows.first, rows.count);
+  const ConstTensor dy = saved.output_gradient.row_range(rows.first, rows.count);
+  const ConstTensor statistics = saved.statistics.row_range(rows.first, rows.count);
   if (kind_ == NormKind::layer) {
-    layer_norm_gradients(saved.input, saved.output_gradient, saved.statistics, gain_->gradient,
-                         bias_->gradient, pass.arena);
+    layer_norm_gradients(x, dy, statistics, gain, bias, pass.arena);
   } else {
-    rms_norm_gradients(saved.input, saved.output_gradient, saved.statistics, gain_->gradient,
-                       pass.arena);
+    rms_norm_gradients(x, dy, statistics, gain, pass.arena);
   }
+}
+
+void Norm::backward_weight(Pass& pass, const Saved& saved) const {
+  add_gradients(pass, saved, {0, saved.input.rows}, gain_->gradient,
+                bias_ == nullptr ? Tensor{} : bias_->gradient);
 }
 
 Tensor Norm::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {

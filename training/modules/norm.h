@@ -27,6 +27,12 @@ class Norm {
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
+  // Adds the part of the gradients that comes of some of the rows to tensors of their shape.
+  void add_gradients(Pass& pass, const Saved& saved, const Share& rows, Tensor gain,
+                     Tensor bias) const;
+  NormKind kind() const { return kind_; }
+  const Parameter& gain() const { return *gain_; }
+  const Parameter* bias() const { return bias_; }  // null: none
 
  private:
   int64_t width_;

@@ -92,7 +92,7 @@ void SelfAttention::project(Pass& pass, ConstTensor input, Saved& saved, Tensor 
   }
 }
 
-Tensor SelfAttention::attend(Pass& pass, Saved& saved) const {
+void SelfAttention::attend(Pass& pass, Saved& saved) const {
   AttentionShape shape = this->shape(pass, saved.qkv);
   const DType type = saved.qkv.dtype;
   saved.attended = pass.arena.take(type, shape.rows(), shape.width());
@@ -108,7 +108,10 @@ Tensor SelfAttention::attend(Pass& pass, Saved& saved) const {
     inputs = {inputs.queries, kept.keys, kept.values};
   }
   causal_attention(shape, inputs, saved.attended, saved.lse, pass.arena);
-  return out_.forward(pass, saved.attended, saved.out);
+}
+
+void SelfAttention::finish(Pass& pass, Saved& saved, Tensor output) const {
+  out_.forward(pass, saved.attended, saved.out, output);
 }
 
 void SelfAttention::set_input(Saved& saved, ConstTensor input) const {
@@ -125,11 +128,11 @@ Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& s
     options_.rope->rotate_back(gradient, options_.heads + options_.key_heads, shape.context,
                                pass.batch->first_position);
   }
-  const Tensor sum = in_[0].backward(pass, part(gradient, 0), saved.in[0]);
-  for (size_t i = 1; i < in_.size(); ++i) {
-    add(sum, in_[i].backward(pass, part(gradient, i), saved.in[i]), sum);
+  std::vector<Linear::Backward> layers;
+  for (size_t i = 0; i < in_.size(); ++i) {
+    layers.push_back({&in_[i], part(gradient, i), &saved.in[i]});
   }
-  return sum;
+  return Linear::backward(pass, layers);
 }
 
 }  // namespace tutti::training

@@ -43,10 +43,12 @@ class SelfAttention {
   SelfAttention(ParameterTable& table, const std::string& name,
                 const SelfAttentionOptions& options);
 
-  // In two parts, so that the input need not outlive the first one if backward gets it anew
+  // In three parts, so that the input need not outlive the first one if backward gets it anew
   // (set_input). Rows of the micro-batch's samples.
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const;
-  Tensor attend(Pass& pass, Saved& saved) const;
+  void attend(Pass& pass, Saved& saved) const;
+  // `output`: rows x width, of type_of_parts() (linear.h).
+  void finish(Pass& pass, Saved& saved, Tensor output) const;
   int64_t projected_width() const;
 
   void set_input(Saved& saved, ConstTensor input) const;

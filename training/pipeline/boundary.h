@@ -9,6 +9,9 @@
 //                                      +- all_gather inside the stage: |a b| on both
 //     |a b|          --b-->     |. b| -+
 //
+// Where each has some of the rows (sequence parallelism), that is what it sends, and what its
+// counterpart computes with: nothing is gathered.
+//
 // Narayanan et al.: Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").
 #pragma once
@@ -16,15 +19,16 @@
 #include <cstdint>
 
 #include "collectives/communicator.h"
+#include "training/core/activation_layout.h"
 #include "training/core/tensor.h"
 
 namespace tutti::training::pipeline {
 
 class Boundary {
  public:
-  // One rank of each stage, in the order of stages; the ranks of this stage that have the same
-  // tensors, in the same order on every stage.
-  Boundary(Communicator stages, Communicator replicas);
+  // One rank of each stage, in the order of stages; the tensor ranks of this stage, in the same
+  // order on every stage; and how tensors lie on these: replicated or by rows.
+  Boundary(Communicator stages, Communicator tensor_ranks, const ActivationLayout& layout = {});
 
   // A tensor on its way. It belongs to the thread of its Boundary, which outlives it.
   class Transfer {
@@ -42,7 +46,8 @@ class Boundary {
     Work link_;
   };
 
-  // Contiguous tensors; the memory is the caller's, until wait() has returned.
+  // Contiguous tensors, as this rank has them; the memory is the caller's, until wait() has
+  // returned.
   Transfer send(ConstTensor tensor, int stage);
   Transfer receive(Tensor tensor, int stage);
 
@@ -55,11 +60,12 @@ class Boundary {
     int64_t first = 0;  // element
     int64_t count = 0;
   };
-  Part part(int64_t elements, int replica) const;
+  Part part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 
   Communicator stages_;
-  Communicator replicas_;
+  Communicator tensor_ranks_;
+  bool replicated_;
   int64_t bytes_sent_ = 0;
 };
 

@@ -67,8 +67,8 @@ auto ModelStage::with_version(const Action& action, Compute&& compute) {
 Tensor ModelStage::shape_after(int chunk, int micro_batch) const {
   const auto last = static_cast<size_t>(units(chunk).end) - 1;
   const OutputShape shape = model_.units()[last]->output_shape();
-  return tensor_at(static_cast<void*>(nullptr), dtype_, at(micro_batch).batch.samples * shape.rows,
-                   shape.cols);
+  const int64_t rows = shape.rows_at(model_.parameters().mesh(), at(micro_batch).batch.samples);
+  return tensor_at(static_cast<void*>(nullptr), dtype_, rows, shape.cols);
 }
 
 Tensor ModelStage::forward(const Action& action, ConstTensor input) {

@@ -99,7 +99,7 @@ class Profiler {
     const auto bytes = static_cast<int64_t>(size_of(options_.dtype));
     const Times times = measured(index).times;
     Layer layer{unit.name(), times.forward, times.backward};
-    layer.activation_bytes = batch_.samples * shape.rows * shape.cols * bytes;
+    layer.activation_bytes = rows_of(shape) * shape.cols * bytes;
     for (const int parameter : model_.parameters().used_by(index)) {
       layer.parameter_bytes += spec(parameter).local_count() * bytes;
     }
@@ -115,6 +115,9 @@ class Profiler {
   bool is_last(int index) const { return index + 1 == std::ssize(model_.units()); }
   const ParameterSpec& spec(int parameter) const {
     return model_.parameters().specs()[static_cast<size_t>(parameter)];
+  }
+  int64_t rows_of(const OutputShape& shape) const {
+    return shape.rows_at(model_.parameters().mesh(), batch_.samples);
   }
   // Of what unit `index` - 1 hands over; nothing comes before the first.
   OutputShape input_shape(int index) {
@@ -143,7 +146,7 @@ class Profiler {
     const ArenaScope scope(arena_);
     const BoundUnit bound(model_.parameters(), index, options_, arena_);
     const auto matrix = [&](const OutputShape& shape, uint64_t seed) {
-      return random_matrix(arena_, options_.dtype, batch_.samples * shape.rows, shape.cols, seed);
+      return random_matrix(arena_, options_.dtype, rows_of(shape), shape.cols, seed);
     };
     const ConstTensor input = index == 0 ? Tensor{} : matrix(input_shape(index), 1);
     const ConstTensor gradient =
@@ -172,7 +175,10 @@ class Profiler {
   }
 
   Pass pass_in(Arena& arena) const {
-    return {{.batch = &batch_, .dtype = options_.dtype, .seed = options_.seed},
+    return {{.batch = &batch_,
+             .dtype = options_.dtype,
+             .seed = options_.seed,
+             .slices = model_.slices()},
             arena,
             /*recomputing=*/true};  // leaves running statistics alone
   }

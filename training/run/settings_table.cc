@@ -140,6 +140,12 @@ void describe_training(Schema& schema, TrainOptions& options) {
              "gradient compression (ZeRO stage 0)");
   schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")
       .show_default();
+  schema
+      .add("training.cut_slices", options.cut_slices,
+           "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2 and llama are computed in, so "
+           "that "
+           "--tp does not change a bit (default: 8)")
+      .between(1, 65536);
 }
 
 void describe_schedule(Schema& schema, TrainOptions& options) {

@@ -38,6 +38,10 @@ struct TrainOptions {
   Compression compression = Compression::none;
   int compression_rank = 4;  // of PowerSGD
 
+  // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h).
+  // None: it is computed as a whole.
+  std::optional<int64_t> cut_slices;
+
   // Steps between flushes, with a schedule that is not flushed at each step; before validation and
   // checkpoints it is as well, and after 1024 steps. 0: then only.
   uint64_t flush_every = 16;

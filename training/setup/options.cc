@@ -59,10 +59,18 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .between(0, 65536);
   schema
       .add("parallel.tp", options.mesh.tensor,
-           "tensor-parallel ranks: each has some of attention's heads and of the feed-forward "
-           "part, of gpt2 and llama")
+           "tensor-parallel ranks: each has some of attention's heads, of the feed-forward part "
+           "and of the vocabulary, of gpt2 and llama")
       .between(1, 65536)
       .show_default();
+  schema
+      .add("parallel.sp", options.sequence_parallel,
+           "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
+      .flag("--sp,--sequence-parallel");
+  schema
+      .add("parallel.loss_chunk", options.loss_chunk,
+           "tokens whose logits are in memory at once; backward computes them anew (default: all)")
+      .between(0, kMostOfAnything);
   schema.add("parallel.pp", options.mesh.pipeline, "stages of a pipeline, each on a rank")
       .between(1, 65536)
       .show_default();
@@ -177,7 +185,10 @@ Json written(const RunOptions& options) {
 
 ModelContext model_context(const RunOptions& options, const MeshPlace& place,
                            StatisticsReducer* statistics) {
-  return {.selective_recomputation = options.recompute == "selective",
+  return {.compute = {.selective_recomputation = options.recompute == "selective",
+                      .sequence_parallel = options.sequence_parallel,
+                      .loss_chunk = options.loss_chunk,
+                      .slices = static_cast<int>(options.training.cut_slices.value_or(1))},
           .statistics = statistics,
           .place = place};
 }

@@ -36,6 +36,8 @@ struct RunOptions {
   BatchScaling rate_scaling = BatchScaling::none;
   std::optional<int64_t> base_batch;
   std::string recompute = "none";
+  bool sequence_parallel = false;
+  int64_t loss_chunk = 0;  // 0: all of a micro-batch's tokens
   double bucket_mib = 4;
   std::string resume;              // a step, kNewestStep or kNewestStepOrNone; empty: a new run
   std::optional<int64_t> threads;  // none: the rank's share of its host's processors

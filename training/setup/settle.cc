@@ -1,13 +1,17 @@
 #include "training/setup/settle.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parse_number.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "training/optimizers/registry.h"
 #include "training/parallel/mesh.h"
@@ -201,6 +205,33 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
               {.where = "--tp", .remedy = "leave it out, or take gpt2 or llama"});
 }
 
+constexpr int64_t kSlices = 8;  // where nobody says otherwise: for 1, 2, 4 and 8 tensor ranks
+
+// Slices are those of a binary tree, of which each tensor rank has a branch.
+void settle_slices(RunOptions& options) {
+  std::optional<int64_t>& slices = options.training.cut_slices;
+  const int64_t ranks = options.mesh.tensor;
+  if (!settings().get_bool("TUTTI_DETERMINISTIC")) {
+    if (!options.is_given("training.cut_slices")) return slices.reset();
+    throw Error(ErrorCode::invalid_argument, "sums have no order that slices could keep",
+                {.where = "--cut-slices",
+                 .cause = "deterministic mode is off",
+                 .remedy = "set TUTTI_DETERMINISTIC=1, or leave --cut-slices out"});
+  }
+  int64_t odd = ranks;
+  while (odd % 2 == 0) odd /= 2;
+  const int64_t fitting = std::max(ranks, odd * kSlices);
+  if (!slices) slices = fitting;
+  const bool branches = *slices % ranks == 0 &&
+                        (ranks == 1 || std::has_single_bit(static_cast<uint64_t>(*slices / ranks)));
+  if (*slices >= 1 && branches) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat(*slices, " slices cannot be shared by ", ranks, " tensor ranks"),
+              {.where = "--cut-slices",
+               .cause = "each has a power of two of them",
+               .remedy = cat("give ", fitting)});
+}
+
 // Sums of several micro-batches are in f32 (ReplicaOptions::passes).
 DType gradient_type(const TrainOptions& training, int data_ranks) {
   const auto up = [](uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; };
@@ -217,7 +248,9 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   const MeshPlace first{.sizes = mesh_sizes(options.mesh, ranks)};
   const int data_ranks = first.size(Axis::data);
   const ModelTraits& traits = kind_of(options.model).traits;
+  settle_slices(options);
   const std::unique_ptr<Model> model = make_model(options.model, model_context(options, first));
+  if (model->slices() == 1) training.cut_slices.reset();
   check_tensor_ranks(options, *model);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();

@@ -22,7 +22,9 @@ struct Result {
 Result run(ConstTensor logits, std::span<const int32_t> targets) {
   Result result{.statistics = HostTensor(value_type(logits.dtype), logits.rows, 2)};
   const HostTensor losses(DType::f64, 1, logits.rows);
-  const Loss found = cross_entropy(logits, targets, losses, result.statistics).get();
+  const HostTensor sums(value_type(logits.dtype), logits.rows, 3);
+  cross_entropy_sums(logits, targets, {}, sums);
+  const Loss found = cross_entropy(sums, targets, losses, result.statistics).get();
   result.losses = doubles(losses);
   result.correct = found.correct;
   const double sum = std::accumulate(result.losses.begin(), result.losses.end(), 0.0);
@@ -51,7 +53,7 @@ TEST(CrossEntropyTest, HugeLogitsDoNotOverflow) {
   const Result result = run(logits, std::array{0});
   EXPECT_EQ(result.losses[0], 0);
   HostTensor gradient(DType::f32, 1, 3);
-  cross_entropy_backward(logits, std::array{0}, result.statistics, 1, gradient);
+  cross_entropy_backward(logits, std::array{0}, {}, result.statistics, 1, gradient);
   EXPECT_EQ(doubles(gradient), (std::vector<double>{0, 0, 0}));
 }
 
@@ -74,9 +76,9 @@ TEST(CrossEntropyTest, Gradient) {
     };
     const Result result = run(logits, targets);
     HostTensor gradient(DType::f64, 5, classes);
-    cross_entropy_backward(logits, targets, result.statistics, 0.25, gradient);
+    cross_entropy_backward(logits, targets, {}, result.statistics, 0.25, gradient);
     expect_gradient("logits", logits, gradient, loss);
-    cross_entropy_backward(logits, targets, result.statistics, 0.25, logits);  // in place
+    cross_entropy_backward(logits, targets, {}, result.statistics, 0.25, logits);  // in place
     EXPECT_TRUE(same_bits(logits, gradient));
   }
 }
@@ -90,8 +92,8 @@ TEST(CrossEntropyTest, SmallTypesAreNearTheWideOne) {
     EXPECT_LT(relative_distance(narrow_result.losses, wide_result.losses), 1e-6) << name(type);
     EXPECT_EQ(narrow_result.correct, wide_result.correct);
     HostTensor gradient(type, 6, 129), wide_gradient(DType::f64, 6, 129);
-    cross_entropy_backward(logits, targets, narrow_result.statistics, 8, gradient);
-    cross_entropy_backward(wide, targets, wide_result.statistics, 8, wide_gradient);
+    cross_entropy_backward(logits, targets, {}, narrow_result.statistics, 8, gradient);
+    cross_entropy_backward(wide, targets, {}, wide_result.statistics, 8, wide_gradient);
     EXPECT_LT(relative_distance(gradient, wide_gradient), type == DType::f32    ? 1e-6
                                                           : type == DType::bf16 ? 0x1p-8
                                                                                 : 0x1p-11)
@@ -126,8 +128,8 @@ TEST(CrossEntropyTest, TargetsBelowZeroAreIgnored) {
     EXPECT_EQ(found.losses, (std::vector<double>{0, expected.losses[0], 0, expected.losses[1]}));
     EXPECT_EQ(found.correct, expected.correct);
     HostTensor gradient(type, 2, 5);
-    cross_entropy_backward(two, kept, expected.statistics, 0.5, gradient);
-    cross_entropy_backward(four, all, found.statistics, 0.5, four);
+    cross_entropy_backward(two, kept, {}, expected.statistics, 0.5, gradient);
+    cross_entropy_backward(four, all, {}, found.statistics, 0.5, four);
     for (int64_t i = 0; i < 5; ++i) {
       EXPECT_EQ(get(four, 0, i), 0);
       EXPECT_EQ(get(four, 1, i), get(gradient, 0, i));

@@ -94,7 +94,7 @@ class GptPassesTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GptPassesTest, SelectiveRecomputationChangesNothingButMemory) {
   Case selective = GetParam();
-  selective.config.selective_recomputation = true;
+  selective.config.compute.selective_recomputation = true;
   expect_same(plain(selective), plain(GetParam()));
   size_t saved[2];
   for (const bool on : {false, true}) {
@@ -125,7 +125,7 @@ TEST_P(GptPassesTest, WeightsLater) {
 
 TEST_P(GptPassesTest, SelectiveAndWeightsLater) {
   Case selective = GetParam();
-  selective.config.selective_recomputation = true;
+  selective.config.compute.selective_recomputation = true;
   Outcome outcome{{}, std::make_unique<Rig>(selective)};
   TwoPasses two(GetParam().dtype);
   for (Pass& pass : two.passes) {

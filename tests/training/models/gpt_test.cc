@@ -168,7 +168,7 @@ TEST(GptTest, GradientsWithDropout) {
   GptConfig config = kTiny;
   config.dropout = 0.3;
   for (const bool selective : {false, true}) {
-    config.selective_recomputation = selective;
+    config.compute.selective_recomputation = selective;
     check_gradients(config);
   }
 }

@@ -10,32 +10,41 @@
 
 namespace tutti::training::cpu {
 
-void embedding(ConstTensor table, std::span<const int32_t> indices, Tensor output) {
+void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices, Tensor output) {
+  const int64_t all = rows.all_of(table.rows);
   require_shapes(output.rows == std::ssize(indices) && output.cols == table.cols &&
                      table.dtype == output.dtype,
                  "embedding");
   for (const int32_t index : indices) {
-    if (index >= 0 && index < table.rows) continue;
+    if (index >= 0 && index < all) continue;
     throw Error(ErrorCode::invalid_argument,
-                cat("the data has the token ", index, ", the model ", table.rows, " of them"),
+                cat("the data has the token ", index, ", the model ", all, " of them"),
                 {.cause = "the model is made for another tokenizer",
                  .remedy = "give the model as many tokens (--vocabulary) as the data has"});
   }
   const size_t bytes = static_cast<size_t>(table.cols) * size_of(table.dtype);
   parallel_rows(output.rows, output.cols, [&](int64_t first, int64_t count) {
     for (int64_t row = first; row < first + count; ++row) {
-      std::memcpy(output.at(row, 0), table.at(indices[static_cast<size_t>(row)], 0), bytes);
+      const int64_t here = indices[static_cast<size_t>(row)] - rows.first;
+      if (here >= 0 && here < table.rows) {
+        std::memcpy(output.at(row, 0), table.at(here, 0), bytes);
+      } else {
+        std::memset(output.at(row, 0), 0, bytes);
+      }
     }
   });
 }
 
-void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, Tensor table_gradient,
-                        Arena& arena) {
+void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf rows,
+                        Tensor table_gradient, Arena& arena) {
   constexpr int64_t kRowsOfAPart = 8;  // of the table
   const ArenaScope scope(arena);
-  const auto index_of = [&](int32_t row) { return indices[static_cast<size_t>(row)]; };
+  const auto index_of = [&](int32_t row) { return indices[static_cast<size_t>(row)] - rows.first; };
   std::vector<int32_t> order(indices.size());
   std::iota(order.begin(), order.end(), 0);
+  std::erase_if(order, [&](int32_t row) {
+    return index_of(row) < 0 || index_of(row) >= table_gradient.rows;
+  });
   std::ranges::stable_sort(order, {}, index_of);
   std::vector<size_t> starts;  // in `order`, of each row of the table that is used; and the end
   for (size_t i = 0; i < order.size(); ++i) {

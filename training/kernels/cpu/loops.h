@@ -123,10 +123,11 @@ struct Loops {
 
   // Losses in nats, one a row; statistics: maximum and log of the sum; returns how many targets had
   // the largest logit.
-  int64_t (*cross_entropy)(const void* logits, const int32_t* targets, double* losses,
-                           void* statistics, int64_t rows, int64_t cols);
-  void (*cross_entropy_backward)(const void* logits, const int32_t* targets, const void* statistics,
-                                 void* dlogits, int64_t rows, int64_t cols, double scale);
+  void (*cross_entropy_sums)(const void* logits, const int32_t* targets, int64_t first_class,
+                             void* sums, int64_t rows, int64_t cols, int64_t stride);
+  void (*cross_entropy_backward)(const void* logits, const int32_t* targets, int64_t first_class,
+                                 const void* statistics, void* dlogits, int64_t rows, int64_t cols,
+                                 double scale);
 };
 
 // For f16, bf16, f32 or f64 on the selected instruction set (TUTTI_CPU). Throws Error(unsupported)

@@ -1,0 +1,66 @@
+// How a tensor of activations lies on the ranks of a mesh: what a placement (placement.h) is to a
+// parameter. The whole tensor is rows x columns; along each axis the ranks have one of
+//
+//   replicated   all of it          [a b]  [a b]
+//   rows         some of its rows   [a  ]  [  b]
+//   columns      some of its columns
+//   partial      a part of the sum that it is
+//
+// Which ranks must say what to each other follows from two layouts (parallel/convert_layout.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "training/core/axes.h"
+#include "training/core/placement.h"
+
+namespace tutti::training {
+
+enum class Spread : uint8_t { replicated, rows, columns, partial };
+
+class ActivationLayout {
+ public:
+  // Replicated along all axes.
+  constexpr ActivationLayout() = default;
+  constexpr ActivationLayout(Axis axis, Spread spread) { spread_[index(axis)] = spread; }
+
+  constexpr Spread along(Axis axis) const { return spread_[index(axis)]; }
+  constexpr ActivationLayout with(Axis axis, Spread spread) const {
+    ActivationLayout changed = *this;
+    changed.spread_[index(axis)] = spread;
+    return changed;
+  }
+
+  // How many of a whole tensor's rows or columns the rank at `place` has. Where several axes cut
+  // them, the part along a later axis is cut again over the earlier ones.
+  int64_t rows_at(const MeshPlace& place, int64_t rows) const {
+    return part_of(place, rows, Spread::rows);
+  }
+  int64_t columns_at(const MeshPlace& place, int64_t columns) const {
+    return part_of(place, columns, Spread::columns);
+  }
+
+  constexpr bool operator==(const ActivationLayout&) const = default;
+
+ private:
+  static constexpr size_t index(Axis axis) { return static_cast<size_t>(axis); }
+
+  int64_t part_of(const MeshPlace& place, int64_t count, Spread cut) const {
+    for (int axis = kAxes; axis-- > 0;) {
+      const auto at = static_cast<Axis>(axis);
+      if (along(at) == cut) count = even_share(count, place.place(at), place.size(at)).count;
+    }
+    return count;
+  }
+
+  std::array<Spread, kAxes> spread_ = {};
+};
+
+inline constexpr ActivationLayout kReplicated;
+inline constexpr ActivationLayout kTensorRows(Axis::tensor, Spread::rows);
+inline constexpr ActivationLayout kTensorColumns(Axis::tensor, Spread::columns);
+inline constexpr ActivationLayout kTensorPartial(Axis::tensor, Spread::partial);
+
+}  // namespace tutti::training

@@ -1,0 +1,21 @@
+// How a model computes, which its configuration does not say: none of it changes what is trained.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::training {
+
+struct ComputeOptions {
+  // Normalizations and activations are computed anew in backward instead of kept (selective
+  // recomputation, Korthikanti et al. 2022: what is cheap to compute and large to keep).
+  bool selective_recomputation = false;
+  // Between layers each tensor rank has some of the tokens' rows (residual_stream.h).
+  bool sequence_parallel = false;
+  // Rows whose logits are there at once; 0: all, and they are kept for backward.
+  int64_t loss_chunk = 0;
+  // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h), a
+  // multiple of their number; else 1.
+  int slices = 1;
+};
+
+}  // namespace tutti::training

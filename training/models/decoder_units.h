@@ -1,0 +1,114 @@
+// What a decoder (decoder.h) consists of. Between the units goes the residual stream
+// (residual_stream.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/core/model.h"
+#include "training/models/decoder.h"
+#include "training/models/output_layer.h"
+#include "training/models/residual_stream.h"
+#include "training/modules/dropout.h"
+#include "training/modules/embedding.h"
+#include "training/modules/slots.h"
+
+namespace tutti::training {
+
+inline constexpr double kDecoderDeviation = 0.02;  // of weights at the start, as in GPT-2
+
+// Tokens to vectors. Of the tokens' table each tensor rank has some rows.
+class DecoderEmbedding : public Unit {
+ public:
+  DecoderEmbedding(ParameterTable& table, const DecoderOptions& options);
+
+  const Parameter* token_weight() const { return tokens_.weight(); }
+  std::string name() const override { return "embed"; }
+  OutputShape output_shape() const override;
+  bool backward_needs_nothing() const override { return true; }
+  Tensor forward(Pass& pass, ConstTensor) override;
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override;
+
+ private:
+  struct Saved {
+    Embedding::Saved tokens;
+    Embedding::Saved positions;
+    std::vector<int32_t> places;  // of all rows
+  };
+
+  int64_t context_;
+  int64_t width_;
+  ResidualStream stream_;
+  Embedding tokens_;
+  std::optional<Embedding> positions_;
+  Dropout dropout_;
+  Slots<Saved> saved_;
+};
+
+// x + attention(norm(x)), then x + mlp(norm(x)).
+class DecoderBlock : public Unit {
+ public:
+  DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer);
+
+  std::string name() const override { return name_; }
+  OutputShape output_shape() const override { return shape_; }
+  Tensor forward(Pass& pass, ConstTensor input) override;
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override;
+
+ private:
+  struct Saved {
+    ConstTensor input;
+    Tensor middle;  // after the attention's residual connection
+    StreamNorm::Saved norm_1;
+    Tensor normal_1;  // what it made, of this rank's rows
+    SelfAttention::Saved attention;
+    StreamNorm::Saved norm_2;
+    Tensor normal_2;
+    Mlp::Saved mlp;
+  };
+
+  template <typename Body>
+  void recomputable(Arena& arena, Body&& body) const;
+  void add_branch(Pass& pass, const Dropout& dropout, ConstTensor input, Tensor branch) const;
+  ConstTensor dropped(Pass& pass, ConstTensor gradient, const Dropout& dropout) const;
+
+  std::string name_;
+  ResidualStream stream_;
+  OutputShape shape_;
+  bool selective_;
+  StreamNorm norm_1_;
+  SelfAttention attention_;
+  StreamNorm norm_2_;
+  Mlp mlp_;
+  std::array<Dropout, 2> dropout_;
+  Slots<Saved> saved_;
+};
+
+// The last normalization, the output layer and the loss.
+class DecoderHead : public Unit {
+ public:
+  // `tied`: the embedding's weight, which is the output layer's too; null: it has one of its own.
+  DecoderHead(ParameterTable& table, const DecoderOptions& options, const Parameter* tied);
+
+  std::string name() const override { return "head"; }
+  OutputShape output_shape() const override { return shape_; }
+  Tensor forward(Pass& pass, ConstTensor input) override;
+  Tensor backward(Pass& pass, ConstTensor) override;
+
+ private:
+  struct Saved {
+    StreamNorm::Saved norm;
+    OutputLayer::Saved output;
+  };
+
+  ResidualStream stream_;
+  OutputShape shape_;
+  StreamNorm norm_;
+  OutputLayer output_;
+  Slots<Saved> saved_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,163 @@
+#include "training/models/output_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "training/core/slices.h"
+#include "training/kernels/cross_entropy.h"
+#include "training/kernels/elementwise.h"
+#include "training/parallel/convert_layout.h"
+#include "training/parallel/mesh.h"
+
+namespace tutti::training {
+namespace {
+
+// Sums of exponentials above a largest logit of their own as above the common one.
+template <typename V>
+void rescale(std::span<V> sums, std::span<const V> largest) {
+  for (size_t row = 0; row < largest.size(); ++row) {
+    V* const found = &sums[3 * row];
+    if (found[1] != 0) found[1] *= std::exp(found[0] - largest[row]);
+    found[0] = 0;
+  }
+}
+
+template <typename V>
+void take_largest(std::span<const V> sums, std::span<V> largest, bool first) {
+  for (size_t row = 0; row < largest.size(); ++row) {
+    const V found = sums[3 * row];
+    largest[row] = first ? found : std::max(largest[row], found);
+  }
+}
+
+template <typename V>
+void put_largest(std::span<const V> largest, std::span<V> sums) {
+  for (size_t row = 0; row < largest.size(); ++row) sums[3 * row] = largest[row];
+}
+
+// `parts` tensors of rows x 3, one after the other, become one in the first's place: the sums over
+// all classes that any rank has.
+template <typename V>
+void merge(Pass& pass, const MeshPlace& place, Tensor all, int64_t rows) {
+  const int parts = static_cast<int>(all.rows / rows);
+  const auto part = [&](int index) { return all.row_range(index * rows, rows); };
+  const ArenaScope scope(pass.arena);
+  const Tensor largest = pass.arena.take(all.dtype, rows, 1);
+  for (int index = 0; index < parts; ++index) {
+    take_largest<V>(part(index).template values<V>(), largest.template values<V>(), index == 0);
+  }
+  if (pass.mesh != nullptr && place.size(Axis::tensor) > 1) {
+    pass.mesh->along(Axis::tensor).all_reduce(largest.template values<V>(), ReduceOp::max);
+  }
+  for (int index = 0; index < parts; ++index) {
+    rescale<V>(part(index).template values<V>(), largest.template values<V>());
+  }
+  add_up_in_order(parts, [&](int into, int term) { add(part(into), part(term), part(into)); });
+  convert_layout(pass, place, part(0), {rows, 3}, kTensorPartial, kReplicated);
+  put_largest<V>(largest.template values<V>(), part(0).template values<V>());
+}
+
+}  // namespace
+
+OutputLayer::OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk)
+    : place_(place), linear_(std::move(linear)), vocabulary_(vocabulary), chunk_(chunk) {}
+
+// body(first row, rows, their logits), which are computed for it and then gone.
+template <typename Body>
+void OutputLayer::for_each_chunk(Pass& pass, const Saved& saved, const Body& body) const {
+  for (int64_t row = 0; row < saved.input.rows; row += chunk_) {
+    const int64_t rows = std::min(chunk_, saved.input.rows - row);
+    const ArenaScope scope(pass.arena);
+    Linear::Saved linear;
+    const Tensor logits = linear_.forward(pass, saved.input.row_range(row, rows), linear);
+    body(row, rows, logits, linear);
+  }
+}
+
+// Of rows from `row` on; of each of this rank's slices by itself.
+void OutputLayer::sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets,
+                          Tensor sums, int64_t row) const {
+  const int64_t all_rows = std::ssize(pass.batch->targets);
+  const int parts = static_cast<int>(sums.rows / all_rows);
+  const Share own = even_share(vocabulary_, place_.place(Axis::tensor), place_.size(Axis::tensor));
+  for (int part = 0; part < parts; ++part) {
+    const Share slice = even_share(vocabulary_, place_.place(Axis::tensor) * parts + part,
+                                   parts * place_.size(Axis::tensor));
+    cross_entropy_sums(logits.col_range(slice.first - own.first, slice.count), targets,
+                       {slice.first, vocabulary_},
+                       sums.row_range(part * all_rows + row, logits.rows));
+  }
+}
+
+Tensor OutputLayer::forward(Pass& pass, ConstTensor input, Saved& saved) const {
+  saved.input = input;
+  const std::span<const int32_t> targets = pass.batch->targets;
+  if (targets.empty()) {
+    const Tensor own = linear_.forward(pass, input, saved.linear);
+    return convert_layout(pass, place_, own, {input.rows, vocabulary_}, kTensorColumns,
+                          kReplicated);
+  }
+  const bool in_chunks = chunk_ > 0;
+  const DType type = value_type(input.dtype);
+  const int64_t rows = input.rows;
+  saved.statistics = pass.arena.take(type, rows, 2);
+  saved.logits = in_chunks ? Tensor{} : linear_.forward(pass, input, saved.linear);
+  const ArenaScope scope(pass.arena);
+  const int parts = std::max(1, pass.slices / place_.size(Axis::tensor));
+  const Tensor sums = pass.arena.take(type, parts * rows, 3);
+  if (in_chunks) {
+    for_each_chunk(pass, saved, [&](int64_t row, int64_t count, Tensor logits, Linear::Saved&) {
+      sums_of(pass, logits, targets.subspan(static_cast<size_t>(row), static_cast<size_t>(count)),
+              sums, row);
+    });
+  } else {
+    sums_of(pass, saved.logits, targets, sums, 0);
+  }
+  if (sums.rows > rows || place_.size(Axis::tensor) > 1) {
+    type == DType::f64 ? merge<double>(pass, place_, sums, rows)
+                       : merge<float>(pass, place_, sums, rows);
+  }
+  pass.loss = cross_entropy(sums.row_range(0, rows), targets, pass.arena.take(DType::f64, 1, rows),
+                            saved.statistics);
+  return saved.logits;
+}
+
+void OutputLayer::start_backward(Pass& pass, const Saved& saved, int64_t row, Tensor logits) const {
+  if (pass.weightless()) return zero(logits);
+  const Share own = even_share(vocabulary_, place_.place(Axis::tensor), place_.size(Axis::tensor));
+  cross_entropy_backward(
+      logits,
+      pass.batch->targets.subspan(static_cast<size_t>(row), static_cast<size_t>(logits.rows)),
+      {own.first, vocabulary_}, saved.statistics.row_range(row, logits.rows), pass.loss_scale,
+      logits);
+}
+
+Tensor OutputLayer::backward(Pass& pass, Saved& saved) const {
+  if (chunk_ == 0) {
+    start_backward(pass, saved, 0, saved.logits);
+    saved.linear.input = saved.input;
+    return linear_.backward(pass, saved.logits, saved.linear);
+  }
+  const Tensor gradient =
+      pass.arena.take(type_of_parts(pass, saved.input.dtype), saved.input.rows, saved.input.cols);
+  const auto weights_of = [this, &pass](const Linear::Saved& linear) {
+    if (!pass.weightless()) linear_.backward_weight(pass, linear);
+  };
+  for_each_chunk(pass, saved, [&](int64_t row, int64_t rows, Tensor logits, Linear::Saved& linear) {
+    start_backward(pass, saved, row, logits);
+    copy(linear_.backward_input(pass, logits, linear), gradient.row_range(row, rows));
+    if (!pass.split) weights_of(linear);
+  });
+  if (!pass.split) return gradient;
+  pass.finish([this, &pass, &saved, weights_of] {
+    for_each_chunk(pass, saved, [&](int64_t row, int64_t, Tensor logits, Linear::Saved& linear) {
+      start_backward(pass, saved, row, logits);
+      linear.output_gradient = logits;
+      weights_of(linear);
+    });
+  });
+  return gradient;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,220 @@
+#include "training/parallel/convert_layout.h"
+
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+#include "training/parallel/mesh.h"
+#include "training/parallel/sum_in_order.h"
+
+namespace tutti::training {
+namespace {
+
+ConstBuffer buffer_of(ConstTensor tensor) {
+  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
+}
+Buffer buffer_of(Tensor tensor) {
+  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
+}
+
+void copy_rows(ConstTensor from, Tensor to) {
+  for (int64_t row = 0; row < from.rows; ++row) {
+    copy(from.row_range(row, 1), to.row_range(row, 1));
+  }
+}
+
+// The ranks along one axis, of which this is one.
+class Line {
+ public:
+  Line(Pass& pass, const MeshPlace& place, Axis axis, const WholeShape& whole)
+      : pass_(pass),
+        axis_(axis),
+        place_(place.place(axis)),
+        size_(place.size(axis)),
+        whole_(whole) {}
+
+  Share own_rows() const { return rows_of(place_); }
+  Share own_columns() const { return columns_of(place_); }
+
+  Tensor gathered_rows(ConstTensor own) const {
+    const Tensor all = pass_.arena.take(own.dtype, whole_.rows, own.cols);
+    if (alone()) {
+      zero(all);
+      copy(own, all.row_range(own_rows().first, own.rows));
+    } else {
+      ranks().all_gatherv(buffer_of(own), buffer_of(all),
+                          blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
+    }
+    return all;
+  }
+
+  Tensor gathered_columns(ConstTensor own) const {
+    const Tensor all = pass_.arena.take(own.dtype, own.rows, whole_.cols);
+    const ArenaScope scope(pass_.arena);
+    const Tensor parts = pass_.arena.take(own.dtype, 1, all.size());
+    if (alone()) {
+      zero(all);
+      copy_rows(own, all.col_range(own_columns().first, own.cols));
+      return all;
+    }
+    const Blocks cut = blocks([&](int rank) { return columns_of(rank).count * own.rows; });
+    ranks().all_gatherv(buffer_of(own), buffer_of(parts), cut);
+    unpack_columns(parts, all);
+    return all;
+  }
+
+  // Of each row that this rank has, all columns; of all rows, its own columns.
+  Tensor rows_to_columns(ConstTensor own) const {
+    const int64_t columns = own_columns().count;
+    const Tensor result = pass_.arena.take(own.dtype, whole_.rows, columns);
+    const ArenaScope scope(pass_.arena);
+    const Tensor parts = pass_.arena.take(own.dtype, 1, own.size());
+    int64_t at = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+      const auto [first, count] = columns_of(rank);
+      copy_rows(own.col_range(first, count),
+                parts.col_range(at, own.rows * count).reshaped(own.rows, count));
+      at += own.rows * count;
+    }
+    exchange(
+        parts, [&](int rank) { return columns_of(rank).count * own.rows; }, result,
+        [&](int rank) { return rows_of(rank).count * columns; });
+    return result;
+  }
+
+  Tensor columns_to_rows(ConstTensor own) const {
+    const int64_t rows = own_rows().count;
+    const Tensor result = pass_.arena.take(own.dtype, rows, whole_.cols);
+    const ArenaScope scope(pass_.arena);
+    const Tensor parts = pass_.arena.take(own.dtype, 1, result.size());
+    exchange(
+        own, [&](int rank) { return rows_of(rank).count * own.cols; }, parts,
+        [&](int rank) { return columns_of(rank).count * rows; });
+    unpack_columns(parts, result);
+    return result;
+  }
+
+  // In the tensor's memory.
+  Tensor summed(Tensor tensor) const {
+    if (alone()) return tensor;
+    if (pass_.slices > 1) {
+      const Tensor own = summed_rows(tensor);
+      ranks().all_gatherv(buffer_of(as_const(own)), buffer_of(tensor), row_blocks(tensor.cols));
+    } else {
+      ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor));
+    }
+    return tensor;
+  }
+
+  // This rank's rows of the sum, in the tensor's memory.
+  Tensor summed_rows(Tensor tensor) const {
+    const Tensor own = tensor.row_range(own_rows().first, own_rows().count);
+    if (alone()) return own;
+    if (pass_.slices > 1) {
+      sum_in_order(pass_.arena, ranks(), tensor, row_blocks(tensor.cols), own);
+    } else {
+      ranks().reduce_scatterv(as_const(buffer_of(tensor)), buffer_of(own), row_blocks(tensor.cols));
+    }
+    return own;
+  }
+
+ private:
+  static ConstTensor as_const(Tensor tensor) { return tensor; }
+  static ConstBuffer as_const(const Buffer& buffer) { return tutti::as_const(buffer); }
+
+  bool alone() const { return pass_.mesh == nullptr; }
+  Communicator& ranks() const { return pass_.mesh->along(axis_); }
+  Share rows_of(int rank) const { return even_share(whole_.rows, rank, size_); }
+  Share columns_of(int rank) const { return even_share(whole_.cols, rank, size_); }
+
+  template <typename Count>
+  Blocks blocks(const Count& count) const {
+    std::vector<uint64_t> counts;
+    for (int rank = 0; rank < size_; ++rank) counts.push_back(static_cast<uint64_t>(count(rank)));
+    return Blocks::of(counts);
+  }
+  Blocks row_blocks(int64_t cols) const {
+    return blocks([&](int rank) { return rows_of(rank).count * cols; });
+  }
+
+  template <typename Sent, typename Received>
+  void exchange(ConstTensor from, const Sent& sent, Tensor to, const Received& received) const {
+    if (alone()) {
+      zero(to);
+    } else {
+      ranks().all_to_allv(buffer_of(from), blocks(sent), buffer_of(to), blocks(received));
+    }
+  }
+
+  // Parts of columns, one after the other, into their places.
+  void unpack_columns(ConstTensor parts, Tensor all) const {
+    int64_t at = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+      const auto [first, count] = columns_of(rank);
+      copy_rows(parts.col_range(at, all.rows * count).reshaped(all.rows, count),
+                all.col_range(first, count));
+      at += all.rows * count;
+    }
+  }
+
+  Pass& pass_;
+  Axis axis_;
+  int place_;
+  int size_;
+  WholeShape whole_;
+};
+
+std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationLayout& to) {
+  std::optional<Axis> changed;
+  for (const Axis axis : kAllAxes) {
+    if (from.along(axis) == to.along(axis)) continue;
+    if (changed) {
+      throw Error(ErrorCode::internal, "a layout is converted along two axes at once");
+    }
+    changed = axis;
+  }
+  return changed;
+}
+
+// Where nothing is summed.
+template <bool is_const>
+BasicTensor<is_const> moved(const Line& line, BasicTensor<is_const> tensor, Spread from,
+                            Spread to) {
+  if (from == Spread::replicated && to == Spread::rows) {
+    return tensor.row_range(line.own_rows().first, line.own_rows().count);
+  }
+  if (from == Spread::replicated && to == Spread::columns) {
+    return tensor.col_range(line.own_columns().first, line.own_columns().count);
+  }
+  if (from == Spread::rows && to == Spread::replicated) return line.gathered_rows(tensor);
+  if (from == Spread::columns && to == Spread::replicated) return line.gathered_columns(tensor);
+  if (from == Spread::rows && to == Spread::columns) return line.rows_to_columns(tensor);
+  if (from == Spread::columns && to == Spread::rows) return line.columns_to_rows(tensor);
+  throw Error(ErrorCode::internal, "these layouts are not converted into each other");
+}
+
+}  // namespace
+
+ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tensor,
+                           const WholeShape& whole, const ActivationLayout& from,
+                           const ActivationLayout& to) {
+  const std::optional<Axis> axis = changed_axis(from, to);
+  if (!axis || place.size(*axis) == 1) return tensor;
+  return moved(Line(pass, place, *axis, whole), tensor, from.along(*axis), to.along(*axis));
+}
+
+Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
+                      const ActivationLayout& from, const ActivationLayout& to) {
+  const std::optional<Axis> axis = changed_axis(from, to);
+  if (!axis || place.size(*axis) == 1) return tensor;
+  const Line line(pass, place, *axis, whole);
+  const Spread wanted = to.along(*axis);
+  if (from.along(*axis) != Spread::partial) return moved(line, tensor, from.along(*axis), wanted);
+  if (wanted == Spread::rows) return line.summed_rows(tensor);
+  const Tensor sum = line.summed(tensor);
+  return wanted == Spread::replicated ? sum : moved(line, sum, Spread::replicated, wanted);
+}
+
+}  // namespace tutti::training

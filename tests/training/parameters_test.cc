@@ -111,7 +111,7 @@ TEST(InitialValuesTest, OfASliceAreTheWholes) {
       EXPECT_EQ(own[i], whole[static_cast<size_t>(rows[rank][i / 5]) * 5 + i % 5]) << i;
     }
     EXPECT_EQ(initial(spec, 5, 17, 9), std::vector<float>(own.begin() + 17, own.begin() + 26));
-    EXPECT_THROW(table.add("odd", {3}, normal, {.cuts = {{Axis::tensor, 0}}}), Error);
+    EXPECT_THROW(table.add("odd", {3}, normal, {.cuts = {{Axis::tensor, 1}}}), Error);
     EXPECT_EQ(table.size(), 1);
   }
 }

@@ -19,6 +19,10 @@ struct AttentionShape {
   int64_t heads = 0;    // of queries
   int64_t head_size = 0;
   int64_t key_heads = 0;  // of keys, and of values; 0: as many as of queries
+  // Where the heads here are some of a model's: how many of queries a head of keys serves in it,
+  // and how many of those of the first one lie before the heads here. 0: heads / key_heads.
+  int64_t group = 0;
+  int64_t before = 0;
   // Keys and values kept from earlier calls: a sample's query i sees the keys 0 ... past + i.
   int64_t past = 0;
   int64_t keys = 0;  // of each sample that are in memory, all of them finite; 0: past + context
@@ -29,6 +33,7 @@ struct AttentionShape {
   int64_t rows() const { return samples * context; }
   int64_t width() const { return heads * head_size; }
   int64_t groups() const { return key_heads == 0 ? heads : key_heads; }
+  int64_t group_size() const { return group == 0 ? heads / groups() : group; }
   int64_t key_width() const { return groups() * head_size; }
   int64_t keys_in_memory() const { return keys == 0 ? past + context : keys; }
 };

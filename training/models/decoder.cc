@@ -1,11 +1,9 @@
 #include "training/models/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -18,25 +16,31 @@
 namespace tutti::training {
 namespace {
 
-// Each rank along the tensor axis has whole heads, of queries and of keys.
-void require_even_cuts(const DecoderOptions& options, int64_t ranks) {
-  const int64_t key_heads = std::max(options.attention.key_heads, int64_t{0});
-  const std::array<std::pair<int64_t, const char*>, 2> all = {
-      {{options.attention.heads, "heads"}, {key_heads, "heads of keys"}}};
-  int64_t common = 0;
-  for (const auto& [count, what] : all) common = std::gcd(common, count);
+// Each rank along the tensor axis has whole heads of queries.
+void require_even_heads(int64_t heads, int64_t ranks) {
+  if (heads % ranks == 0) return;
   int64_t nearest = 1;
-  for (int64_t number = 2; number <= std::min(common, 2 * ranks); ++number) {
-    if (common % number == 0 && std::abs(number - ranks) < std::abs(nearest - ranks)) {
+  for (int64_t number = 2; number <= std::min(heads, 2 * ranks); ++number) {
+    if (heads % number == 0 && std::abs(number - ranks) < std::abs(nearest - ranks)) {
       nearest = number;
     }
   }
-  for (const auto& [count, what] : all) {
-    if (count % ranks == 0) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat(count, ' ', what, " cannot be cut over ", ranks, " ranks"),
-                {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
-  }
+  throw Error(ErrorCode::invalid_argument,
+              cat(heads, heads == 1 ? " head" : " heads", " cannot be cut over ", ranks, " ranks"),
+              {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
+}
+
+// Those of keys that several ranks have would be summed in an order that tells how many.
+void require_same_bits(const DecoderOptions& options, int64_t ranks) {
+  const int64_t key_heads = options.attention.key_heads;
+  if (options.compute.slices == 1 || key_heads <= 0 || key_heads % ranks == 0) return;
+  throw Error(ErrorCode::unsupported,
+              cat(key_heads, " heads of keys are not cut over ", ranks,
+                  " tensor ranks in deterministic mode"),
+              {.where = "--tp",
+               .cause = "several ranks would have parts of the gradient of one head",
+               .remedy = cat("take a number of ranks that divides ", key_heads,
+                             ", or leave TUTTI_DETERMINISTIC out")});
 }
 
 DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
@@ -51,7 +55,8 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
   require("context", options.context);
   require("vocabulary", options.vocabulary);
   require("hidden width", options.mlp.hidden);
-  require_even_cuts(options, tensor_ranks);
+  require_even_heads(options.attention.heads, tensor_ranks);
+  require_same_bits(options, tensor_ranks);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});

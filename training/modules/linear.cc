@@ -29,6 +29,7 @@ Placement cut(const ParameterTable& table, int dimension, const std::vector<int6
 }
 
 Placement place_of_weight(const ParameterTable& table, const LinearOptions& options) {
+  if (options.chosen) return {.partial = {Axis::tensor}};
   if (options.cut == LinearCut::none) return {};
   return options.cut == LinearCut::by_outputs ? cut(table, 0, options.parts) : cut(table, 1, {});
 }
@@ -71,16 +72,18 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
                        {Initial::Kind::normal, options.deviation}, place_of_weight(table, options)),
              inputs, outputs, options) {
   if (!options.bias) return;
-  const bool by_outputs = options.cut == LinearCut::by_outputs;
+  const bool by_outputs = options.chosen || options.cut == LinearCut::by_outputs;
   bias_ = table.add(name + ".bias", {outputs}, {},
-                    by_outputs ? cut(table, 0, options.parts) : Placement{});
+                    by_outputs ? place_of_weight(table, options) : Placement{});
   adds_bias_ = cut_ != LinearCut::by_inputs || place_ == 0;
 }
 
 Linear::Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
                const LinearOptions& options)
     : inputs_(own_part(table, inputs, options.cut == LinearCut::by_inputs)),
-      outputs_(own_part(table, outputs, options.cut == LinearCut::by_outputs)),
+      outputs_(options.chosen ? options.chosen->count
+                              : own_part(table, outputs, options.cut == LinearCut::by_outputs)),
+      first_output_(options.chosen ? options.chosen->first : 0),
       cut_(options.cut),
       parts_(parts_of(options, inputs, outputs)),
       ranks_(table.mesh().size(Axis::tensor)),
@@ -115,9 +118,9 @@ Tensor Linear::forward(Pass& pass, ConstTensor input, Saved& saved) const {
 
 void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output) const {
   saved.input = input;
-  const Tensor& weight = weight_->value;
+  const Tensor weight = rows_of(weight_->value);
   const ConstTensor bias =
-      bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(bias_->value);
+      bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(columns_of(bias_->value));
   if (is_cut(pass, LinearCut::by_outputs)) {
     for_each_slice(pass, [&](const Share& at) {
       gemm(input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
@@ -140,7 +143,8 @@ void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output)
 void Linear::add_input_gradient(ConstTensor output_gradient, const Share& outputs, Tensor gradient,
                                 GemmMode mode) const {
   gemm(output_gradient.col_range(outputs.first, outputs.count), Transpose::no,
-       weight_->value.row_range(outputs.first, outputs.count), Transpose::no, gradient, mode);
+       rows_of(weight_->value).row_range(outputs.first, outputs.count), Transpose::no, gradient,
+       mode);
 }
 
 Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
@@ -189,7 +193,7 @@ Tensor Linear::backward(Pass& pass, std::span<const Backward> layers) {
 }
 
 void Linear::backward_weight(Pass& pass, const Saved& saved) const {
-  const Tensor& gradient = weight_->gradient;
+  const Tensor gradient = rows_of(weight_->gradient);
   const ConstTensor dy = saved.output_gradient, x = saved.input;
   if (is_cut(pass, LinearCut::by_outputs)) {
     for_each_slice(pass, [&](const Share& at) {
@@ -204,7 +208,7 @@ void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   } else {
     gemm(dy, Transpose::yes, x, Transpose::no, gradient, GemmMode::accumulate);
   }
-  if (bias_ != nullptr) add_column_sums(dy, bias_->gradient, pass.arena);
+  if (bias_ != nullptr) add_column_sums(dy, columns_of(bias_->gradient), pass.arena);
 }
 
 Tensor Linear::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct LinearOptions {
   LinearCut cut = LinearCut::none;
   // Outputs that are packed, each of which is cut by itself: queries, keys and values. Empty: one.
   std::vector<int64_t> parts = {};
+  // Instead of a cut: each tensor rank has the whole weight and makes these of its outputs, which
+  // may be others' too. The parameters' gradients are then parts of sums over these ranks.
+  std::optional<Share> chosen = {};
 };
 
 // Of activations of a type: that of a part of a sum over tensor ranks.
@@ -84,8 +88,13 @@ class Linear {
   void add_input_gradient(ConstTensor output_gradient, const Share& outputs, Tensor gradient,
                           GemmMode mode) const;
 
+  // What of the weight, or of its gradient, makes this rank's outputs; and of the bias.
+  Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
+  Tensor columns_of(const Tensor& bias) const { return bias.col_range(first_output_, outputs_); }
+
   int64_t inputs_;  // on this rank, as the outputs
   int64_t outputs_;
+  int64_t first_output_ = 0;  // of what this rank has of the weight
   LinearCut cut_;
   std::vector<int64_t> parts_;  // of the cut dimension, on all ranks
   int ranks_;

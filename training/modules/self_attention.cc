@@ -1,5 +1,7 @@
 #include "training/modules/self_attention.h"
 
+#include <optional>
+
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/modules/key_value_cache.h"
@@ -24,6 +26,18 @@ SelfAttentionOptions checked(SelfAttentionOptions options) {
   return options;
 }
 
+// Of the heads of keys those that serve this rank's heads of queries, where they cannot be cut over
+// the tensor ranks: some ranks then have the same ones.
+std::optional<Share> own_key_heads(const ParameterTable& table,
+                                   const SelfAttentionOptions& options) {
+  const int ranks = table.mesh().size(Axis::tensor);
+  if (options.key_heads % ranks == 0) return std::nullopt;
+  const int64_t group = options.heads / options.key_heads;
+  const int64_t queries = options.heads / ranks;
+  const int64_t first = table.mesh().place(Axis::tensor) * queries;
+  return Share{first / group, (first + queries - 1) / group + 1 - first / group};
+}
+
 std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
                                 const SelfAttentionOptions& options) {
   const int64_t queries = options.heads * options.head_size;
@@ -36,11 +50,25 @@ std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
   }
   std::vector<Linear> layers;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    layers.emplace_back(
-        table, cat(name, '.', options.in[i]), options.width, outputs[i],
-        LinearOptions{.bias = options.bias, .cut = LinearCut::by_outputs, .parts = packed});
+    const LinearOptions cut{.bias = options.bias, .cut = LinearCut::by_outputs, .parts = packed};
+    LinearOptions chosen{.bias = options.bias, .chosen = own_key_heads(table, options)};
+    if (chosen.chosen) {
+      chosen.chosen->first *= options.head_size;
+      chosen.chosen->count *= options.head_size;
+    }
+    layers.emplace_back(table, cat(name, '.', options.in[i]), options.width, outputs[i],
+                        i > 0 && chosen.chosen ? chosen : cut);
   }
   return layers;
+}
+
+// With this rank's heads.
+SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions options) {
+  const int ranks = table.mesh().size(Axis::tensor);
+  const std::optional<Share> keys = own_key_heads(table, options);
+  options.heads /= ranks;
+  options.key_heads = keys ? keys->count : options.key_heads / ranks;
+  return options;
 }
 
 void copy_rows(ConstTensor from, Tensor to) {
@@ -53,15 +81,15 @@ void copy_rows(ConstTensor from, Tensor to) {
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name,
                              const SelfAttentionOptions& options)
-    : options_(checked(options)),
-      in_(make_inputs(table, name, options_)),
-      out_(table, cat(name, '.', options_.out), options_.heads * options_.head_size, options_.width,
+    : options_(own_heads(table, checked(options))),
+      group_(checked(options).heads / checked(options).key_heads),
+      before_(table.mesh().place(Axis::tensor) * options_.heads % group_),
+      in_(make_inputs(table, name, checked(options))),
+      out_(table, cat(name, '.', options_.out),
+           table.mesh().size(Axis::tensor) * options_.heads * options_.head_size, options_.width,
            {.bias = options_.bias,
             .deviation = options_.output_deviation,
-            .cut = LinearCut::by_inputs}) {
-  options_.heads /= table.mesh().size(Axis::tensor);
-  options_.key_heads /= table.mesh().size(Axis::tensor);
-}
+            .cut = LinearCut::by_inputs}) {}
 
 int64_t SelfAttention::projected_width() const {
   return (options_.heads + 2 * options_.key_heads) * options_.head_size;
@@ -73,6 +101,8 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
           .heads = options_.heads,
           .head_size = options_.head_size,
           .key_heads = options_.key_heads,
+          .group = group_,
+          .before = before_,
           .starts = pass.batch->document_starts};
 }
 

@@ -2,6 +2,7 @@
 // serve a group of queries (GQA, Ainslie et al. 2023): queries, keys and values by linear layers,
 // blocked attention, and a linear layer on what the heads found. The heads are cut over the ranks
 // along the tensor axis; what leaves forward and backward is each rank's part of a sum (linear.h).
+// Where the heads of keys cannot be cut, a rank computes those that its queries need.
 #pragma once
 
 #include <array>
@@ -61,6 +62,8 @@ class SelfAttention {
   Tensor part(Tensor qkv, size_t layer) const;
 
   SelfAttentionOptions options_;  // with this rank's heads
+  int64_t group_;                 // heads of queries that one of keys serves, on all ranks
+  int64_t before_;                // of these, of this rank's first head of keys, on ranks before
   std::vector<Linear> in_;
   Linear out_;
 };

@@ -50,7 +50,7 @@ TEST(LinearTest, Gradients) {
 TEST(LinearTest, SomebodyElsesWeight) {
   ParameterTable table;
   const Parameter* weight = table.add("w", {5, 7}, {Initial::Kind::normal, 1});
-  const Linear linear(weight, 7, 5);
+  const Linear linear(table, weight, 7, 5);
   TestPass test;
   Linear::Saved saved;
   const HostTensor x = random_tensor(DType::f64, 3, 7, 3);

@@ -14,7 +14,8 @@ Tensor forward(const Mlp& mlp, Pass& pass, ConstTensor x, Mlp::Saved& saved) {
   const Tensor before = pass.arena.take(x.dtype, x.rows, mlp.before_width());
   mlp.project(pass, x, saved, before);
   const Tensor output = pass.arena.take(x.dtype, x.rows, x.cols);
-  mlp.activate(pass, saved, output);
+  mlp.activate(pass, saved);
+  mlp.finish(pass, saved, output);
   return output;
 }
 
@@ -71,7 +72,7 @@ TEST(MlpTest, Recomputed) {
         forward(mlp, test.pass, x, saved);
         if (recompute) {
           saved.out.input = {};
-          mlp.recompute(test.pass, saved);
+          mlp.activate(test.pass, saved);
         }
         std::vector<double> all = doubles(mlp.backward(test.pass, dy, saved));
         for (int i = 0; i < parameters.size(); ++i) {

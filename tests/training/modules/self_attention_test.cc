@@ -15,7 +15,10 @@ Tensor forward(const SelfAttention& attention, Pass& pass, ConstTensor x,
                SelfAttention::Saved& saved) {
   const Tensor qkv = pass.arena.take(x.dtype, x.rows, attention.projected_width());
   attention.project(pass, x, saved, qkv);
-  return attention.attend(pass, saved);
+  attention.attend(pass, saved);
+  const Tensor output = pass.arena.take(x.dtype, x.rows, x.cols);
+  attention.finish(pass, saved, output);
+  return output;
 }
 
 void check(const SelfAttentionOptions& options, int64_t context, int64_t samples,

@@ -18,9 +18,12 @@ struct Group {
   int64_t sample;
   int64_t key_head;
 
-  int64_t first_head() const { return key_head * (shape.heads / shape.groups()); }
-  int64_t end_head() const { return (key_head + 1) * (shape.heads / shape.groups()); }
+  int64_t first_head() const { return bound(key_head); }
+  int64_t end_head() const { return bound(key_head + 1); }
 
+  int64_t bound(int64_t number) const {
+    return std::clamp<int64_t>(number * shape.group_size() - shape.before, 0, shape.heads);
+  }
   template <bool is_const>
   BasicTensor<is_const> of_queries(BasicTensor<is_const> all, int64_t head) const {
     return all.row_range(sample * shape.context, shape.context)
@@ -110,9 +113,13 @@ bool are_keys(const AttentionShape& shape, ConstTensor keys, DType type) {
 }
 
 bool fit(const AttentionShape& shape, const ConstQkv& qkv) {
-  return shape.groups() > 0 && shape.heads % shape.groups() == 0 &&
-         shape.keys_in_memory() >= shape.past + shape.context && qkv.queries.rows == shape.rows() &&
-         qkv.queries.cols == shape.width() && are_keys(shape, qkv.keys, qkv.queries.dtype) &&
+  const int64_t served = shape.groups() * shape.group_size() - shape.before;
+  const bool grouped = shape.group == 0 ? served == shape.heads
+                                        : shape.before < shape.group && served >= shape.heads &&
+                                              served - shape.heads < shape.group;
+  return shape.groups() > 0 && grouped && shape.keys_in_memory() >= shape.past + shape.context &&
+         qkv.queries.rows == shape.rows() && qkv.queries.cols == shape.width() &&
+         are_keys(shape, qkv.keys, qkv.queries.dtype) &&
          are_keys(shape, qkv.values, qkv.queries.dtype) &&
          (shape.starts.empty() || std::ssize(shape.starts) == shape.rows());
 }

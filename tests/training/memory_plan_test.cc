@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <tuple>
+#include <string>
 
 #include "tests/support/ranks.h"
 #include "tests/training/support/tiny_run.h"
@@ -15,25 +15,40 @@ namespace {
 
 using tutti::testing::run_ranks;
 
-class MemoryPlan : public ::testing::TestWithParam<std::tuple<int, DType, bool, uint64_t, int>> {};
+struct Case {
+  int zero;
+  DType dtype;
+  bool recompute;
+  uint64_t passes;
+  int tensor = 1;
+  bool sp = false;
+  int64_t loss_chunk = 0;
+  int stages = 1;
+  const char* schedule = "1f1b";
+};
 
-INSTANTIATE_TEST_SUITE_P(Layouts, MemoryPlan,
-                         ::testing::Values(std::tuple(0, DType::f32, false, 1, 1),
-                                           std::tuple(0, DType::f32, true, 2, 1),
-                                           std::tuple(1, DType::bf16, false, 2, 1),
-                                           std::tuple(2, DType::bf16, true, 1, 1),
-                                           std::tuple(2, DType::f32, false, 2, 1),
-                                           std::tuple(3, DType::bf16, false, 1, 1),
-                                           std::tuple(3, DType::f32, true, 2, 1),
-                                           std::tuple(0, DType::f32, false, 2, 2),
-                                           std::tuple(2, DType::bf16, true, 1, 2)));
+class MemoryPlans : public ::testing::TestWithParam<Case> {};
 
-TEST_P(MemoryPlan, IsWhatARunTakes) {
-  const auto [stage, dtype, recompute, passes, tensor] = GetParam();
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, MemoryPlans,
+    ::testing::Values(Case{0, DType::f32, false, 1}, Case{0, DType::f32, true, 2},
+                      Case{1, DType::bf16, false, 2}, Case{2, DType::bf16, true, 1},
+                      Case{2, DType::f32, false, 2}, Case{3, DType::bf16, false, 1},
+                      Case{3, DType::f32, true, 2}, Case{0, DType::f32, false, 2, 2},
+                      Case{2, DType::bf16, true, 1, 2}, Case{0, DType::f32, false, 2, 2, true},
+                      Case{1, DType::bf16, false, 2, 2, true, 5},
+                      Case{3, DType::f32, true, 1, 2, true},
+                      Case{0, DType::f32, false, 4, 1, false, 0, 2},
+                      Case{1, DType::f32, true, 4, 2, true, 9, 2},
+                      Case{0, DType::f32, false, 4, 1, false, 0, 2, "interleaved"}));
+
+TEST_P(MemoryPlans, AreWhatARunTakes) {
+  const auto [stage, dtype, recompute, passes, tensor, sp, chunk, stages, schedule] = GetParam();
   constexpr int kRanks = 2;
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   GptConfig config = testing::tiny_gpt();
   config.layers = 4;
+  config.compute = {.sequence_parallel = sp, .loss_chunk = chunk};
   TrainOptions options;
   options.micro_batch = 4;
   options.batch = kRanks * options.micro_batch * passes;
@@ -42,19 +57,23 @@ TEST_P(MemoryPlan, IsWhatARunTakes) {
   options.replica.storage = {.stage = stage, .dtype = dtype, .bucket_elements = 1 << 13};
   options.replica.runner.checkpoint_units = recompute;
 
+  options.replica.pipeline = {.schedule = schedule,
+                              .virtual_stages = schedule == std::string("1f1b") ? 1 : 2};
+
   MemoryReport measured;
-  run_ranks(kRanks * tensor, [&](const Job& job) {
-    const Mesh mesh(Communicator::init(job), {.tensor = tensor});
+  run_ranks(kRanks * tensor * stages, [&](const Job& job) {
+    const Mesh mesh(Communicator::init(job), {.tensor = tensor, .pipeline = stages});
     Gpt model(config, mesh.place());
     const TrainResult result = train(mesh, model, {data.get()}, options, [](const StepReport&) {});
     if (job.rank == 0) measured = result.memory;
   });
 
-  Gpt model(config, {.sizes = {tensor, 1, 1, kRanks, 1}});
+  Gpt model(config, {.sizes = {tensor, 1, 1, kRanks, stages}});
   Batch batch;
   for (uint64_t example = 0; example < options.micro_batch; ++example) data->add(example, 0, batch);
+  const MicroBatch view = batch.view();
   const MemoryReport planned =
-      planned_memory(model, batch.view(), options, kRanks, static_cast<int64_t>(passes));
+      MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of(0, 0);
   EXPECT_EQ(planned.storage.parameters, measured.storage.parameters);
   EXPECT_EQ(planned.storage.gradients, measured.storage.gradients);
   EXPECT_EQ(planned.storage.masters, measured.storage.masters);

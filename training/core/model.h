@@ -28,6 +28,7 @@ struct OutputShape {
   int64_t rows_at(const MeshPlace& place, int64_t samples) const {
     return layout.rows_at(place, samples * rows);
   }
+  int64_t cols_at(const MeshPlace& place) const { return layout.columns_at(place, cols); }
 };
 
 class Unit {
@@ -76,6 +77,12 @@ class Model {
   // Losses per sample: the context for a language model that predicts at each position, the outputs
   // of a regression, else 1.
   virtual int64_t targets_per_sample() const { return 1; }
+  // The elements that this rank has of so many samples' logits at once: what the last unit hands
+  // on, where it says nothing else.
+  virtual int64_t logits_at_once(int64_t samples) const {
+    const OutputShape shape = units_.back()->output_shape();
+    return shape.rows_at(parameters_.mesh(), samples) * shape.cols_at(parameters_.mesh());
+  }
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   virtual int slices() const { return 1; }
   // Of a micro-batch's losses those that count: the step's loss is the mean over them.

@@ -97,6 +97,14 @@ Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
   add_unit<DecoderHead>(options_, tied);
 }
 
+int64_t Decoder::logits_at_once(int64_t samples) const {
+  const int64_t all = samples * options_.context;
+  const int64_t chunk = options_.compute.loss_chunk;
+  const MeshPlace& mesh = parameters_.mesh();
+  return (chunk == 0 ? all : std::min(all, chunk)) *
+         kTensorColumns.columns_at(mesh, options_.vocabulary);
+}
+
 // Chowdhery et al.: PaLM, 2022, appendix B: 6 a parameter and token, and the attention's products.
 double Decoder::flops_per_sample() const {
   double weights = 0;

@@ -61,6 +61,7 @@ class Decoder : public Model {
   int64_t vocabulary() const { return options_.vocabulary; }
   double flops_per_sample() const override;
   int64_t targets_per_sample() const override { return options_.context; }
+  int64_t logits_at_once(int64_t samples) const override;
   int slices() const override { return options_.compute.slices; }
 
  private:

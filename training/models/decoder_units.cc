@@ -190,7 +190,7 @@ ConstTensor DecoderBlock::dropped(Pass& pass, ConstTensor gradient, const Dropou
 DecoderHead::DecoderHead(ParameterTable& table, const DecoderOptions& options,
                          const Parameter* tied)
     : stream_(stream_of(table, options)),
-      shape_{options.context, options.vocabulary},
+      shape_{options.context, options.vocabulary, kTensorColumns},
       norm_(norm_of(table, options.names.last_norm, options)),
       output_(table.mesh(), output_of(table, options, tied), options.vocabulary,
               options.compute.loss_chunk) {}

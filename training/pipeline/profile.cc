@@ -99,7 +99,7 @@ class Profiler {
     const auto bytes = static_cast<int64_t>(size_of(options_.dtype));
     const Times times = measured(index).times;
     Layer layer{unit.name(), times.forward, times.backward};
-    layer.activation_bytes = rows_of(shape) * shape.cols * bytes;
+    layer.activation_bytes = rows_of(shape) * shape.cols_at(model_.parameters().mesh()) * bytes;
     for (const int parameter : model_.parameters().used_by(index)) {
       layer.parameter_bytes += spec(parameter).local_count() * bytes;
     }

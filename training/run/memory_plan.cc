@@ -2,49 +2,67 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/settings.h"
 #include "training/core/layout.h"
 #include "training/optimizers/registry.h"
-#include "training/pipeline/profile.h"
+#include "training/pipeline/placement.h"
+#include "training/pipeline/plans.h"
 
 namespace tutti::training {
 namespace {
 
+using pipeline::Action;
+using pipeline::Entry;
+using pipeline::Kind;
 using pipeline::Profile;
 using pipeline::UnitMemory;
 
 int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
+// What a part of the model takes while a micro-batch is under way: in its slot, and besides while a
+// unit computes.
+struct PartMemory {
+  int64_t slot = 0;
+  int64_t scratch = 0;
+  int64_t validation = 0;  // in the slot that it uses
+};
+
 // As ModelRunner has them: what forward keeps lies in one arena, temporaries of backward (and of
-// forwards that are done anew) in another. Validation has one unit's forward in the first at a
-// time.
-int64_t planned_activations(const Model& model, const Profile& profile, bool checkpoint_units) {
-  const size_t units = model.units().size();
-  const auto is_checkpointed = [&](size_t unit) {
-    return checkpoint_units && unit + 1 < units && !model.units()[unit]->backward_needs_nothing();
+// forwards that are done anew) in another; in the first too where backward is done in two parts.
+// Validation has one unit's forward in the first at a time.
+PartMemory memory_of(const Model& model, const Profile& profile, const UnitRange& units,
+                     bool checkpoint_units, bool in_two_parts) {
+  const int all = static_cast<int>(model.units().size());
+  const auto is_checkpointed = [&](int unit) {
+    return checkpoint_units && unit + 1 < all &&
+           !model.units()[static_cast<size_t>(unit)]->backward_needs_nothing();
   };
-  int64_t kept = 0, most_kept = 0, temporary = 0, input = 0;
-  for (size_t unit = 0; unit < units; ++unit) {
-    const UnitMemory& memory = profile.memory[unit];
-    const int64_t output = profile.layers[unit].activation_bytes;
-    const int64_t gradient = unit + 1 == units ? 0 : output;
-    most_kept = std::max(most_kept, std::exchange(input, output) + memory.forward);
+  int64_t kept = 0, most_kept = 0, temporary = 0, input = 0, stays = 0, validation = 0;
+  for (int unit = units.begin; unit < units.end; ++unit) {
+    const UnitMemory& memory = profile.memory[static_cast<size_t>(unit)];
+    const int64_t output = profile.layers[static_cast<size_t>(unit)].activation_bytes;
+    const int64_t gradient = unit + 1 == all ? 0 : output;
+    validation = std::max(validation, std::exchange(input, output) + memory.forward);
+    int64_t backward = memory.backward;
     if (is_checkpointed(unit)) {
       kept += output;
       most_kept = std::max(most_kept, kept);
-      const int64_t anew = std::max(memory.forward, memory.kept + memory.backward);
-      temporary = std::max(temporary, gradient + anew);
+      backward = std::max(memory.forward, memory.kept + memory.backward);
+      temporary = std::max(temporary, memory.forward);
     } else {
       most_kept = std::max(most_kept, kept + memory.forward);
       kept += memory.kept;
-      temporary = std::max(temporary, gradient + memory.backward);
     }
+    stays += backward;
+    if (!in_two_parts) temporary = std::max(temporary, gradient + backward);
   }
-  return most_kept + temporary;
+  if (in_two_parts) most_kept = std::max(most_kept, kept + stays);
+  return {most_kept, temporary, validation};
 }
 
 // Elements of whole buckets that are there for a while: of each size two at once.
@@ -56,21 +74,125 @@ int64_t planned_buckets(const Layout& layout) {
   return elements;
 }
 
+// Buffers of messages that are there at once: of what comes, from its receive until the backward of
+// weights that it is for; of what goes, two.
+int64_t planned_messages(const pipeline::Plan& plan, int stage) {
+  int64_t held = 0, most = 0;
+  const auto& actions = plan.ranks[static_cast<size_t>(stage)].actions;
+  std::map<std::pair<int, int>, int64_t> received;  // by micro-batch and chunk
+  for (const Action& action : actions) {
+    const Entry& entry = action.entry;
+    if (action.kind == Action::Kind::receive) {
+      ++received[{entry.micro_batch, entry.chunk}];
+      most = std::max(most, ++held);
+    } else if (action.kind == Action::Kind::send) {
+      most = std::max(most, held + 2);
+    } else if (action.kind == Action::Kind::compute && makes_weight_gradient(entry)) {
+      held -= std::exchange(received[{entry.micro_batch, entry.chunk}], 0);
+    }
+  }
+  return most;
+}
+
+// The rank's stage of a pipeline; the whole model without one.
+struct Stage {
+  pipeline::Plan plan;
+  pipeline::Placement placement;
+};
+
+Stage stage_of(Model& model, const TrainOptions& options, int stages, int stage, int64_t passes) {
+  const PipelineOptions& pipeline = options.replica.pipeline;
+  pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
+  const std::vector<int> cut =
+      pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
+  return {plans.training(passes), make_placement(plans.layout(), model, cut, stage)};
+}
+
+// Of each slot, what the largest of the chunks takes that it is used for.
+int64_t planned_activations(const Model& model, const Profile& profile, const Stage& stage,
+                            int stage_number, bool checkpoint_units) {
+  const pipeline::RankPlan& rank = stage.plan.ranks[static_cast<size_t>(stage_number)];
+  const bool in_two_parts = std::ranges::any_of(
+      rank.actions, [](const Action& action) { return action.entry.kind == Kind::backward_input; });
+  std::map<int, PartMemory> parts;  // by chunk
+  int64_t scratch = 0, validation = 0;
+  for (const int chunk : stage.placement.own_chunks) {
+    parts[chunk] = memory_of(model, profile, stage.placement.chunks[static_cast<size_t>(chunk)],
+                             checkpoint_units, in_two_parts);
+    scratch = std::max(scratch, parts[chunk].scratch);
+    validation = std::max(validation, parts[chunk].validation);
+  }
+  std::vector<int64_t> slots(static_cast<size_t>(rank.slots));
+  for (const Action& action : rank.actions) {
+    if (action.kind != Action::Kind::compute) continue;
+    int64_t& slot = slots[static_cast<size_t>(action.slot)];
+    slot = std::max(slot, parts[action.entry.chunk].slot);
+  }
+  slots.front() = std::max(slots.front(), validation);
+  return std::accumulate(slots.begin(), slots.end(), scratch);
+}
+
+// As a replica makes them: those whose gradients are partial sums over other axes too are in a
+// group of their own.
+LayoutOptions layout_options(Model& model, const ReplicaOptions& replica, const MeshPlace& mesh,
+                             const Stage& stage) {
+  const StorageOptions& storage = replica.storage;
+  const int data = mesh.size(Axis::data) * static_cast<int>(stage.placement.holders.size());
+  LayoutOptions options{.ranks = {storage.stage == 0 ? 1 : data},
+                        .bucket_elements = storage.bucket_elements,
+                        .first_bucket_elements = storage.first_bucket_elements,
+                        .bucket_per_unit = storage.stage == 3,
+                        .parameters = stage.placement.parameters,
+                        .groups = {}};
+  for (const ParameterSpec& spec : model.parameters().specs()) {
+    const bool partial = spec.placement.partial.has(Axis::tensor) && mesh.size(Axis::tensor) > 1;
+    options.groups.push_back(partial ? 1 : 0);
+    if (!partial || options.ranks.size() > 1) continue;
+    options.ranks.push_back(storage.stage == 0 ? 1 : data * mesh.size(Axis::tensor));
+  }
+  return options;
+}
+
 }  // namespace
 
-MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOptions& options,
-                            int ranks, int64_t passes) {
-  const StorageOptions& storage = options.replica.storage;
-  const std::vector<ParameterSpec>& specs = model.parameters().specs();
-  const Layout layout = make_layout(specs, {.ranks = {storage.stage == 0 ? 1 : ranks},
-                                            .bucket_elements = storage.bucket_elements,
-                                            .first_bucket_elements = storage.first_bucket_elements,
-                                            .bucket_per_unit = storage.stage == 3,
-                                            .parameters = {},
-                                            .groups = {}});
+MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options,
+                       int64_t passes)
+    : model_(model),
+      batch_(batch),
+      options_(options),
+      passes_(passes),
+      profile_(pipeline::profile_model(model, batch,
+                                       {.dtype = options.replica.storage.dtype,
+                                        .checkpoint_units = options.replica.runner.checkpoint_units,
+                                        .seed = options.seed},
+                                       1)) {}
+
+int64_t MemoryPlan::logits(int stage) const {
+  const MeshPlace& mesh = model_.parameters().mesh();
+  const Stage own = stage_of(model_, options_, mesh.size(Axis::pipeline), stage, passes_);
+  if (!own.placement.has_loss()) return 0;
+  return model_.logits_at_once(batch_.samples) * bytes_of(options_.replica.storage.dtype);
+}
+
+MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
+  const MeshPlace& mesh = model_.parameters().mesh();
+  const int stages = mesh.size(Axis::pipeline);
+  const Stage stage = stage_of(model_, options_, stages, stage_number, passes_);
+  const ReplicaOptions& replica = options_.replica;
+  const StorageOptions& storage = replica.storage;
+  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
+  const LayoutOptions how = layout_options(model_, replica, mesh, stage);
+  const Layout layout = make_layout(specs, how);
+  std::vector<int> owners;
+  for (const int ranks : how.ranks) {
+    const bool partial = !owners.empty();
+    const int place =
+        partial ? data_place * mesh.size(Axis::tensor) + mesh.place(Axis::tensor) : data_place;
+    owners.push_back(place % ranks);
+  }
   int64_t used = 0, owned = 0;
   for (const Slot& slot : layout.slots) used += slot.count;
-  for (const Piece& piece : layout.pieces({0})) owned += piece.count;
+  for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
 
   MemoryReport report;
   const auto add = [&](int64_t& kind, bool whole, DType dtype) {
@@ -78,36 +200,45 @@ MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOp
     report.storage.padding +=
         (whole ? layout.size - used : layout.owned_size - owned) * bytes_of(dtype);
   };
-  const bool one_pass = passes == 1;
-  const bool masters = storage.dtype != DType::f32 && !options.replica.stochastic_rounding;
+  const bool one_order = stage.placement.holders.size() == 1;
+  const bool one_pass = passes_ == 1 && one_order;
+  const bool masters = storage.dtype != DType::f32 && !replica.stochastic_rounding;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
   add(report.storage.parameters, storage.stage < 3, storage.dtype);
-  const bool whole_gradients = storage.stage < 2 || !(one_pass || shards_sums(options.replica));
+  const bool whole_gradients =
+      storage.stage < 2 || !(one_pass || (one_order && shards_sums(replica)));
   add(report.storage.gradients, whole_gradients, gradients);
   if (masters) add(report.storage.masters, false, DType::f32);
-  // In deterministic mode the second use of a tied parameter is summed apart.
+  // In deterministic mode the second use of a tied parameter is summed apart, where both are here.
   const bool apart = !one_pass && settings().get_bool("TUTTI_DETERMINISTIC");
-  for (const SharedUse& use : model.parameters().shared_uses()) {
+  for (const SharedUse& use : model_.parameters().shared_uses()) {
     const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
-    if (apart) report.storage.gradients += spec.local_count() * bytes_of(gradients);
+    const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
+    if (apart && both) report.storage.gradients += spec.local_count() * bytes_of(gradients);
   }
   if (storage.stage == 3)
     report.storage.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
   if (!whole_gradients) {
     report.storage.gathered += planned_buckets(layout) * bytes_of(gradients);
   }
-  const auto states = static_cast<int64_t>(make_optimizer(options.optimizer)->state_names().size());
+  const auto states =
+      static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
   report.optimizer = states * owned * bytes_of(DType::f32);
-  if (options.async_checkpoint) {
-    const DType values = options.replica.stochastic_rounding ? storage.dtype : DType::f32;
+  if (options_.async_checkpoint) {
+    const DType values = replica.stochastic_rounding ? storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);
-    if (options.replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
+    if (replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
   }
-  const RunnerOptions runner{.dtype = storage.dtype,
-                             .checkpoint_units = options.replica.runner.checkpoint_units,
-                             .seed = options.seed};
-  const Profile profile = pipeline::profile_model(model, batch, runner, 1);
-  report.activations = planned_activations(model, profile, runner.checkpoint_units);
+  report.activations =
+      planned_activations(model_, profile_, stage, stage_number, replica.runner.checkpoint_units);
+  for (const auto& joined : stage.placement.joined) {
+    const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
+    report.storage.gathered += spec.local_count() * bytes_of(gradients);
+  }
+  if (stages > 1) {
+    report.boundaries =
+        planned_messages(stage.plan, stage_number) * profile_.layers.front().activation_bytes;
+  }
   return report;
 }
 

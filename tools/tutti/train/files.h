@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "training/logs/event_file.h"
 
 namespace tutti::tool {
+
+// As the step after which a run goes on: no line of the files is void.
+inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
 // A run that goes on adds to what is there, but for lines of steps that it does again; a new one
 // begins the files anew. Neither happens before it has something to say: a run that is refused

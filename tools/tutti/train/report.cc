@@ -94,8 +94,8 @@ void Progress::show(const StepReport& report) {
   std::fflush(stdout);
 }
 
-void print_memory(const MemoryReport& memory, int64_t process_bytes) {
-  std::printf("memory of rank 0 ");
+void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
+  std::printf("memory of rank %d ", rank);
   const auto part = [](const char* what, int64_t bytes) {
     if (bytes > 0) std::printf(" %s %s ", what, readable_bytes(bytes).c_str());
   };

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/gnuplot.h"
 #include "tools/tutti/stop_signals.h"
+#include "tools/tutti/train/dry_run.h"
 #include "tools/tutti/train/files.h"
 #include "tools/tutti/train/plot.h"
 #include "tools/tutti/train/report.h"
@@ -32,7 +32,6 @@
 #include "training/kernels/peak.h"
 #include "training/language/model_source.h"
 #include "training/parallel/join.h"
-#include "training/run/memory_plan.h"
 #include "training/run/run_origin.h"
 #include "training/setup/data.h"
 #include "training/setup/options.h"
@@ -43,9 +42,6 @@
 
 namespace tutti::tool {
 namespace {
-
-// No line of it is void.
-constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
 using training::LoadedData;
 using training::RunOptions;
@@ -269,51 +265,6 @@ void check_outputs(const RunOptions& settled, const TrainCommandOptions& options
   Picture(options.plot, "--plot");
 }
 
-// What the run would be, and take, without running it.
-int dry_run(const RunOptions& settled, const TrainCommandOptions& options, const LoadedData& data,
-            int ranks) {
-  const training::TrainOptions& training = settled.training;
-  if (settled.mesh.pipeline > 1) {
-    throw Error(ErrorCode::unsupported, "the memory of a pipeline's stages is not planned",
-                {.where = "--dry-run", .remedy = "leave --pp out, or measure a short run"});
-  }
-  const training::MeshPlace first{.sizes = training::mesh_sizes(settled.mesh, ranks)};
-  const std::unique_ptr<training::Model> model =
-      training::make_model(settled.model, training::model_context(settled, first));
-  const int data_ranks = first.size(training::Axis::data);
-  const uint64_t count = std::min(training.micro_batch, training.batch);
-  training::Batch batch;
-  for (uint64_t example = 0; example < count; ++example) {
-    data.sets.front()->add(example % data.sets.front()->size(), 0, batch);
-  }
-  const training::Feed feed(data.views(), {.batch = training.batch,
-                                           .micro_batch = training.micro_batch,
-                                           .samples = training.samples,
-                                           .seed = training.seed,
-                                           .ranks = data_ranks,
-                                           .weights = training.data_weights});
-  const training::MemoryReport memory = planned_memory(*model, batch.view(), training, data_ranks,
-                                                       static_cast<int64_t>(feed.passes()));
-  const Json line = {{"ranks", ranks},
-                     {"configuration", training.told},
-                     {"memory", json_of(memory)},
-                     {"memory_total", total(memory)}};
-  std::printf("%s\n", training.told.dump(2).c_str());
-  std::printf("ranks            %d\n", ranks);
-  print_memory(memory, 0);
-  if (training.replica.storage.stage >= 2 && feed.passes() > 1 &&
-      !training::shards_sums(training.replica)) {
-    std::printf(
-        "gradients         whole on each rank: sums of several micro-batches, whose bits in "
-        "deterministic mode are those of every ZeRO stage\n");
-  }
-  std::printf("in all            %s a rank, planned; nothing was trained\n",
-              readable_bytes(total(memory)).c_str());
-  TrainFiles({.json = options.files.json}, {}, training.resume ? kWholeFile : std::nullopt)
-      .write(0, line);
-  return 0;
-}
-
 int train(TrainCommandOptions options) {
   // What is wrong for every rank is said once, before there are any.
   LoadedData data = load_data(options.run);
@@ -343,7 +294,7 @@ int train(TrainCommandOptions options) {
   if (!initial.empty() && starts_anew(tried.training)) {
     check_initial(*model, *training::open_model(initial).values, initial);
   }
-  if (options.dry_run) return dry_run(tried, options, data, ranks);
+  if (options.dry_run) return dry_run(tried, data, ranks, options.files.json);
   check_outputs(tried, options, data);
   if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
   data = {};  // the ranks have their own

@@ -1,0 +1,120 @@
+#include "tools/tutti/train/dry_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "tools/tutti/train/files.h"
+#include "tools/tutti/train/report.h"
+#include "training/run/feed.h"
+#include "training/run/memory_plan.h"
+
+namespace tutti::tool {
+namespace {
+
+using training::RunOptions;
+
+// As planned for one rank.
+struct RankMemory {
+  int rank = 0;
+  training::MemoryReport memory;
+  int64_t logits = 0;  // of the activations
+};
+
+// With the masters of 16-bit parameters as the optimizer's, as in ZeRO (Rajbhandari et al. 2020).
+Json json_of(const RankMemory& planned) {
+  const training::MemoryReport& memory = planned.memory;
+  return {{"rank", planned.rank},
+          {"parameters", memory.storage.parameters},
+          {"gradients", memory.storage.gradients},
+          {"optimizer", memory.optimizer + memory.storage.masters},
+          {"activations", memory.activations - planned.logits},
+          {"logits", planned.logits},
+          {"buffers", memory.storage.padding + memory.storage.gathered + memory.boundaries +
+                          memory.compression + memory.copies}};
+}
+
+// The memory of every rank of the run, in their order. Models and profiles are made once for all
+// ranks that have as much of everything.
+std::vector<RankMemory> planned_ranks(const RunOptions& settled, const training::MicroBatch& batch,
+                                      int ranks, int64_t passes) {
+  using training::Axis;
+  training::MeshPlace place{.sizes = training::mesh_sizes(settled.mesh, ranks)};
+  const int tensor = place.size(Axis::tensor), data = place.size(Axis::data);
+  std::vector<RankMemory> all(static_cast<size_t>(ranks));
+  std::map<std::vector<int64_t>, int> known;  // what a tensor rank has: its place
+  for (int t = 0; t < tensor; ++t) {
+    place.places[static_cast<size_t>(Axis::tensor)] = t;
+    const std::unique_ptr<training::Model> model =
+        training::make_model(settled.model, training::model_context(settled, place));
+    std::vector<int64_t> has;
+    for (const auto& spec : model->parameters().specs()) has.push_back(spec.local_count());
+    for (const auto& unit : model->units()) {
+      has.push_back(unit->output_shape().rows_at(place, batch.samples));
+    }
+    const int same = known.try_emplace(has, t).first->second;
+    std::optional<training::MemoryPlan> plan;
+    if (same == t) plan.emplace(*model, batch, settled.training, passes);
+    for (int rank = t; rank < ranks; rank += tensor) {
+      RankMemory& memory = all[static_cast<size_t>(rank)];
+      const int stage = rank / (tensor * data);
+      memory = plan ? RankMemory{rank, plan->of(rank / tensor % data, stage), plan->logits(stage)}
+                    : all[static_cast<size_t>(rank - t + same)];
+      memory.rank = rank;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+int dry_run(const RunOptions& settled, const training::LoadedData& data, int ranks,
+            const std::string& json) {
+  const training::TrainOptions& training = settled.training;
+  const auto sizes = training::mesh_sizes(settled.mesh, ranks);
+  const uint64_t count = std::min(training.micro_batch, training.batch);
+  training::Batch batch;
+  for (uint64_t example = 0; example < count; ++example) {
+    data.sets.front()->add(example % data.sets.front()->size(), 0, batch);
+  }
+  const training::Feed feed(data.views(),
+                            {.batch = training.batch,
+                             .micro_batch = training.micro_batch,
+                             .samples = training.samples,
+                             .seed = training.seed,
+                             .ranks = sizes[static_cast<size_t>(training::Axis::data)],
+                             .weights = training.data_weights});
+  const std::vector<RankMemory> all =
+      planned_ranks(settled, batch.view(), ranks, static_cast<int64_t>(feed.passes()));
+  const RankMemory& most =
+      *std::ranges::max_element(all, {}, [](const RankMemory& rank) { return total(rank.memory); });
+  Json memory = Json::array();
+  for (const RankMemory& rank : all) memory.push_back(json_of(rank));
+  const Json line = {{"ranks", ranks},
+                     {"configuration", training.told},
+                     {"memory", memory},
+                     {"memory_total", total(most.memory)}};
+  std::printf("%s\n", training.told.dump(2).c_str());
+  std::printf("ranks            %d\n", ranks);
+  print_memory(most.memory, 0, most.rank);
+  if (most.logits > 0) {
+    std::printf("logits           %s of the activations\n", readable_bytes(most.logits).c_str());
+  }
+  if (training.replica.storage.stage >= 2 && feed.passes() > 1 &&
+      !training::shards_sums(training.replica)) {
+    std::printf(
+        "gradients         whole on each rank: sums of several micro-batches, whose bits in "
+        "deterministic mode are those of every ZeRO stage\n");
+  }
+  std::printf("in all            %s on rank %d, which takes most, planned; nothing was trained\n",
+              readable_bytes(total(most.memory)).c_str(), most.rank);
+  TrainFiles({.json = json}, {}, training.resume ? kWholeFile : std::nullopt).write(0, line);
+  return 0;
+}
+
+}  // namespace tutti::tool

@@ -25,6 +25,7 @@ struct Case {
   int64_t loss_chunk = 0;
   int stages = 1;
   const char* schedule = "1f1b";
+  bool partition = false;
 };
 
 class MemoryPlans : public ::testing::TestWithParam<Case> {};
@@ -40,10 +41,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{3, DType::f32, true, 1, 2, true},
                       Case{0, DType::f32, false, 4, 1, false, 0, 2},
                       Case{1, DType::f32, true, 4, 2, true, 9, 2},
-                      Case{0, DType::f32, false, 4, 1, false, 0, 2, "interleaved"}));
+                      Case{0, DType::f32, false, 4, 1, false, 0, 2, "interleaved"},
+                      Case{0, DType::f32, true, 2, 2, false, 0, 1, "1f1b", true},
+                      Case{0, DType::bf16, true, 4, 2, false, 0, 2, "1f1b", true}));
 
 TEST_P(MemoryPlans, AreWhatARunTakes) {
-  const auto [stage, dtype, recompute, passes, tensor, sp, chunk, stages, schedule] = GetParam();
+  const auto [stage, dtype, recompute, passes, tensor, sp, chunk, stages, schedule, partition] =
+      GetParam();
   constexpr int kRanks = 2;
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   GptConfig config = testing::tiny_gpt();
@@ -56,6 +60,7 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
   options.validation_samples = 8;
   options.replica.storage = {.stage = stage, .dtype = dtype, .bucket_elements = 1 << 13};
   options.replica.runner.checkpoint_units = recompute;
+  options.replica.runner.partition_checkpoints = partition;
 
   options.replica.pipeline = {.schedule = schedule,
                               .virtual_stages = schedule == std::string("1f1b") ? 1 : 2};

@@ -167,19 +167,14 @@ TEST_P(Meshes, TrainTheSameModelWithDropoutHoweverTheyCompute) {
   }
 }
 
-// Rows that cannot be shared evenly: the last micro-batch has one sample of 15 tokens.
-TEST_P(Meshes, ShareRowsThatDoNotDivide) {
-  const auto odd = [](const Grid& grid) {
-    TinyRun run = run_of(kind(), grid);
-    run.micro_batch = 3;
-    run.batch = 7;
-    return run;
-  };
-  const Outcome alone = testing::train(1, odd({}));
-  for (const Grid& grid : {Grid{.tensor = 8}, Grid{.tensor = 4, .data = 2}}) {
-    if (kind() == "few keys" && grid.tensor == 8) continue;
-    const Outcome cut = testing::train(grid.ranks(), odd(with_rows(grid)));
-    EXPECT_LT(testing::relative_difference(cut.losses, alone.losses), 1e-5);
+// What is kept between forward and backward in parts is the same when it is put together.
+TEST_P(Meshes, KeepActivationsInParts) {
+  for (const int stages : {1, 2}) {
+    TinyRun run = run_of(kind(), with_rows({.tensor = 4, .stages = stages}), {}, 0.2);
+    run.replica.runner.checkpoint_units = true;
+    const Outcome whole = testing::train(4 * stages, run);
+    run.replica.runner.partition_checkpoints = true;
+    EXPECT_EQ(testing::difference(testing::train(4 * stages, run), whole), "");
   }
 }
 

@@ -63,6 +63,7 @@ class Model {
   virtual ~Model() = default;
 
   ParameterTable& parameters() { return parameters_; }
+  const ParameterTable& parameters() const { return parameters_; }
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   // Part of checkpoints; the addresses stay.
   virtual std::vector<NamedBuffer> buffers() { return {}; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "training/kernels/elementwise.h"
+#include "training/parallel/convert_layout.h"
 
 namespace tutti::training {
 namespace {
@@ -63,22 +64,52 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
                             const LossScales& scales, UnitHooks& hooks) {
   Slot& slot = this->slot(part.slot);
   Pass& pass = start(slot, part, batch, input, true, scales);
+  input_end_ = 0;
   Tensor output;
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);
-    output = is_checkpointed(index) ? forward_checkpointed(slot, index, input)
-                                    : forward_unit(slot, pass, index, input);
+    Tensor& kept = slot.outputs[static_cast<size_t>(index - part.units.begin)];
+    if (keeps_part(slot, index)) {
+      output = forward_in_scratch(slot, index, input);
+      const ConstTensor own = own_rows(output);
+      kept = slot.arena.take(own.dtype, own.rows, own.cols);
+      copy(own, kept);
+    } else {
+      output = kept = is_checkpointed(index) ? forward_checkpointed(slot, index, input)
+                                             : forward_unit(slot, pass, index, input);
+    }
     hooks.after_forward(index);
-    slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
     input = output;
   }
   wait_for_units();
   return output;
 }
 
+bool ModelRunner::keeps_part(const Slot& slot, int index) {
+  return options_.partition_checkpoints && index + 1 < slot.units.end &&
+         is_checkpointed(index + 1) &&
+         (is_checkpointed(index) || unit(index).backward_needs_nothing()) &&
+         unit(index).output_shape().layout == kReplicated;
+}
+
+ConstTensor ModelRunner::own_rows(ConstTensor output) {
+  const MeshPlace& place = model_.parameters().mesh();
+  const Share own = even_share(output.rows, place.place(Axis::tensor), place.size(Axis::tensor));
+  return output.row_range(own.first, own.count);
+}
+
+// The output lies where the next unit finds it, and this one's input is gone.
+Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input) {
+  scratch_.release(std::exchange(input_end_, 0));
+  Pass pass = in_arena(*slot.pass, scratch_);
+  const Tensor output = move_down(forward_unit(slot, pass, index, input), scratch_, 0);
+  input_end_ = scratch_.mark();
+  return output;
+}
+
 // All but the output is forgotten, so it needs no room in each slot.
 Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
-  scratch_.release(0);
+  scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
   const Tensor output = forward_unit(slot, pass, index, input);
   const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
@@ -105,13 +136,21 @@ PassResult ModelRunner::result(int index) {
   return result;
 }
 
+ConstTensor ModelRunner::input_anew(Slot& slot, Pass& pass, int index) {
+  const int first = slot.units.begin;
+  if (index == first) return slot.input;
+  const Tensor& kept = slot.outputs[static_cast<size_t>(index - first) - 1];
+  if (!keeps_part(slot, index - 1)) return kept;
+  const int64_t rows = unit(index - 1).output_shape().rows * pass.batch->samples;
+  return convert_layout(pass, model_.parameters().mesh(), ConstTensor(kept), {rows, kept.cols},
+                        kTensorRows, kReplicated);
+}
+
 Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient,
                                   UnitHooks& hooks) {
   hooks.before_backward(index);
   if (is_checkpointed(index)) {
-    const int first = slot.units.begin;
-    const ConstTensor input =
-        index == first ? slot.input : slot.outputs[static_cast<size_t>(index - first) - 1];
+    const ConstTensor input = input_anew(slot, pass, index);
     pass.recomputing = true;
     unit(index).forward(pass, input);
     pass.losses.clear();  // they were told before

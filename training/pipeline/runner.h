@@ -4,9 +4,12 @@
 //   forward   unit 0 ... unit n-1     outputs stay in the slot's arena (checkpointed: outputs only)
 //   backward  unit n-1 ... unit 0     (checkpointed: each unit's forward once more)
 //
+// What is the same on all tensor ranks may be kept by them in parts between forward and backward.
+//
 // Several micro-batches may be under way, each in a slot of its own.
 //
-// Activation checkpointing: Chen et al.: Training deep nets with sublinear memory cost, 2016.
+// Activation checkpointing: Chen et al.: Training deep nets with sublinear memory cost, 2016; in
+// parts: Rajbhandari et al.: ZeRO, 2020, section 6.1.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +23,11 @@
 namespace tutti::training {
 
 struct RunnerOptions {
-  DType dtype = DType::f32;        // of activations
-  bool checkpoint_units = false;   // keep each unit's output only
+  DType dtype = DType::f32;       // of activations
+  bool checkpoint_units = false;  // keep each unit's output only
+  // Of these outputs, as far as they are the inputs of units that are done anew, only this tensor
+  // rank's rows.
+  bool partition_checkpoints = false;
   uint64_t seed = 0;               // of dropout
   Mesh* mesh = nullptr;            // what passes get; outlives the runner
   KeyValueCache* cache = nullptr;  // the same
@@ -119,6 +125,11 @@ class ModelRunner {
               bool training, const LossScales& scales);
   Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);
   Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
+  // Whether the unit's output is kept in parts: it is no input of what is kept itself.
+  bool keeps_part(const Slot& slot, int index);
+  Tensor forward_in_scratch(Slot& slot, int index, ConstTensor input);
+  ConstTensor own_rows(ConstTensor output);
+  ConstTensor input_anew(Slot& slot, Pass& pass, int index);
   Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);
   UnitRange all() const { return {0, unit_count()}; }
   int unit_count() const { return static_cast<int>(model_.units().size()); }
@@ -130,7 +141,8 @@ class ModelRunner {
 
   Model& model_;
   RunnerOptions options_;
-  Arena scratch_;  // of backwards that are done at once
+  Arena scratch_;         // of backwards that are done at once
+  size_t input_end_ = 0;  // in it, of the next unit's input, which is kept in parts
   std::deque<Slot> slots_;
 };
 

@@ -35,35 +35,71 @@ struct PartMemory {
 // As ModelRunner has them: what forward keeps lies in one arena, temporaries of backward (and of
 // forwards that are done anew) in another; in the first too where backward is done in two parts.
 // Validation has one unit's forward in the first at a time.
-PartMemory memory_of(const Model& model, const Profile& profile, const UnitRange& units,
-                     bool checkpoint_units, bool in_two_parts) {
-  const int all = static_cast<int>(model.units().size());
-  const auto is_checkpointed = [&](int unit) {
-    return checkpoint_units && unit + 1 < all &&
-           !model.units()[static_cast<size_t>(unit)]->backward_needs_nothing();
-  };
-  int64_t kept = 0, most_kept = 0, temporary = 0, input = 0, stays = 0, validation = 0;
-  for (int unit = units.begin; unit < units.end; ++unit) {
-    const UnitMemory& memory = profile.memory[static_cast<size_t>(unit)];
-    const int64_t output = profile.layers[static_cast<size_t>(unit)].activation_bytes;
-    const int64_t gradient = unit + 1 == all ? 0 : output;
-    validation = std::max(validation, std::exchange(input, output) + memory.forward);
-    int64_t backward = memory.backward;
-    if (is_checkpointed(unit)) {
-      kept += output;
-      most_kept = std::max(most_kept, kept);
-      backward = std::max(memory.forward, memory.kept + memory.backward);
-      temporary = std::max(temporary, memory.forward);
-    } else {
-      most_kept = std::max(most_kept, kept + memory.forward);
-      kept += memory.kept;
-    }
-    stays += backward;
-    if (!in_two_parts) temporary = std::max(temporary, gradient + backward);
+class PartPlan {
+ public:
+  PartPlan(const Model& model, const Profile& profile, const RunnerOptions& runner,
+           const UnitRange& units, bool in_two_parts)
+      : model_(model),
+        profile_(profile),
+        runner_(runner),
+        units_(units),
+        in_two_parts_(in_two_parts) {}
+
+  PartMemory memory() {
+    for (int unit = units_.begin; unit < units_.end; ++unit) add(unit);
+    if (in_two_parts_) most_kept_ = std::max(most_kept_, kept_ + stays_);
+    return {most_kept_, temporary_, validation_};
   }
-  if (in_two_parts) most_kept = std::max(most_kept, kept + stays);
-  return {most_kept, temporary, validation};
-}
+
+ private:
+  const Unit& unit(int index) const { return *model_.units()[static_cast<size_t>(index)]; }
+  bool is_last(int index) const { return index + 1 == std::ssize(model_.units()); }
+  bool is_checkpointed(int index) const {
+    return runner_.checkpoint_units && !is_last(index) && !unit(index).backward_needs_nothing();
+  }
+  bool keeps_part(int index) const {
+    return runner_.partition_checkpoints && index + 1 < units_.end && is_checkpointed(index + 1) &&
+           (is_checkpointed(index) || unit(index).backward_needs_nothing()) &&
+           unit(index).output_shape().layout == kReplicated;
+  }
+  int64_t part_of(int64_t bytes) const {
+    const MeshPlace& mesh = model_.parameters().mesh();
+    return bytes / mesh.size(Axis::tensor);
+  }
+
+  void add(int index) {
+    const UnitMemory& memory = profile_.memory[static_cast<size_t>(index)];
+    const int64_t output = profile_.layers[static_cast<size_t>(index)].activation_bytes;
+    const int64_t gradient = is_last(index) ? 0 : output;
+    const bool in_scratch = keeps_part(index);
+    int64_t backward = memory.backward;
+    validation_ = std::max(validation_, input_ + memory.forward);
+    if (is_checkpointed(index)) {
+      backward = gathered_ + std::max(memory.forward, memory.kept + memory.backward);
+      temporary_ = std::max(temporary_, gathered_ + memory.forward);
+    }
+    if (in_scratch || is_checkpointed(index)) {
+      kept_ += in_scratch ? part_of(output) : output;
+      most_kept_ = std::max(most_kept_, kept_);
+    } else {
+      most_kept_ = std::max(most_kept_, kept_ + memory.forward);
+      kept_ += memory.kept;
+    }
+    stays_ += backward;
+    if (!in_two_parts_) temporary_ = std::max(temporary_, gradient + backward);
+    input_ = output;
+    gathered_ = in_scratch ? output : 0;
+  }
+
+  const Model& model_;
+  const Profile& profile_;
+  const RunnerOptions& runner_;
+  UnitRange units_;
+  bool in_two_parts_;
+  int64_t kept_ = 0, most_kept_ = 0, stays_ = 0, temporary_ = 0, validation_ = 0;
+  int64_t input_ = 0;     // the present unit's
+  int64_t gathered_ = 0;  // the same, where it is kept in parts
+};
 
 // Elements of whole buckets that are there for a while: of each size two at once.
 int64_t planned_buckets(const Layout& layout) {
@@ -110,15 +146,15 @@ Stage stage_of(Model& model, const TrainOptions& options, int stages, int stage,
 
 // Of each slot, what the largest of the chunks takes that it is used for.
 int64_t planned_activations(const Model& model, const Profile& profile, const Stage& stage,
-                            int stage_number, bool checkpoint_units) {
+                            int stage_number, const RunnerOptions& runner) {
   const pipeline::RankPlan& rank = stage.plan.ranks[static_cast<size_t>(stage_number)];
   const bool in_two_parts = std::ranges::any_of(
       rank.actions, [](const Action& action) { return action.entry.kind == Kind::backward_input; });
   std::map<int, PartMemory> parts;  // by chunk
   int64_t scratch = 0, validation = 0;
   for (const int chunk : stage.placement.own_chunks) {
-    parts[chunk] = memory_of(model, profile, stage.placement.chunks[static_cast<size_t>(chunk)],
-                             checkpoint_units, in_two_parts);
+    const UnitRange& units = stage.placement.chunks[static_cast<size_t>(chunk)];
+    parts[chunk] = PartPlan(model, profile, runner, units, in_two_parts).memory();
     scratch = std::max(scratch, parts[chunk].scratch);
     validation = std::max(validation, parts[chunk].validation);
   }
@@ -229,8 +265,7 @@ MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
     report.copies = report.optimizer + owned * bytes_of(values);
     if (replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
   }
-  report.activations =
-      planned_activations(model_, profile_, stage, stage_number, replica.runner.checkpoint_units);
+  report.activations = planned_activations(model_, profile_, stage, stage_number, replica.runner);
   for (const auto& joined : stage.placement.joined) {
     const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
     report.storage.gathered += spec.local_count() * bytes_of(gradients);

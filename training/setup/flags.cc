@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "training/models/registry.h"
 #include "training/optimizers/registry.h"
@@ -362,6 +363,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw"},
+      {"parallel.sp", options.mesh.tensor > 1, "--tp"},
+      {"parallel.partition_activations", options.mesh.tensor > 1 && options.recompute == "full",
+       "--tp and --recompute full"},
+      {"training.cut_slices", settings().get_bool("TUTTI_DETERMINISTIC"), "TUTTI_DETERMINISTIC=1"},
       {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
       {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},

@@ -67,6 +67,10 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .add("parallel.sp", options.sequence_parallel,
            "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
       .flag("--sp,--sequence-parallel");
+  schema.add(
+      "parallel.partition_activations", options.partition_activations,
+      "with --recompute full: of each block's output that is kept each of the --tp ranks has a "
+      "part, which are gathered for backward");
   schema
       .add("parallel.loss_chunk", options.loss_chunk,
            "tokens whose logits are in memory at once; backward computes them anew (default: all)")

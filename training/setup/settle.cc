@@ -211,13 +211,7 @@ constexpr int64_t kSlices = 8;  // where nobody says otherwise: for 1, 2, 4 and 
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
-  if (!settings().get_bool("TUTTI_DETERMINISTIC")) {
-    if (!options.is_given("training.cut_slices")) return slices.reset();
-    throw Error(ErrorCode::invalid_argument, "sums have no order that slices could keep",
-                {.where = "--cut-slices",
-                 .cause = "deterministic mode is off",
-                 .remedy = "set TUTTI_DETERMINISTIC=1, or leave --cut-slices out"});
-  }
+  if (!settings().get_bool("TUTTI_DETERMINISTIC")) return slices.reset();
   int64_t odd = ranks;
   while (odd % 2 == 0) odd /= 2;
   const int64_t fitting = std::max(ranks, odd * kSlices);
@@ -262,6 +256,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   replica.seed = training.seed;
   replica.runner.seed = training.seed;
   replica.runner.checkpoint_units = options.recompute == "full";
+  replica.runner.partition_checkpoints = options.partition_activations;
   in_range("--bucket-mb", options.bucket_mib, 0, 1 << 20);
   in_range("--workers", training.workers, 0, 1024);
   if (training.compression != Compression::none && replica.storage.stage != 0) {

@@ -216,6 +216,93 @@ TEST(GatheredBuckets, AreNoMoreForMoreStepsOrLayers) {
   }
 }
 
+// --- tensor ranks ---
+
+// The run's own model, cut over the ranks.
+TinyRun cut(TinyRun run) {
+  run.other_model = [config = run.model](const MeshPlace& place) {
+    return std::make_unique<Gpt>(config, place);
+  };
+  return run;
+}
+
+class TensorCosts : public ::testing::TestWithParam<std::tuple<int, bool>> {
+ private:
+  const OverTcp over_tcp_;
+};
+INSTANTIATE_TEST_SUITE_P(Meshes, TensorCosts,
+                         ::testing::Combine(::testing::Values(2, 4), ::testing::Bool()));
+
+// Of a step with one micro-batch of s tokens and L blocks of width h, on each of t ranks, in units
+// of (t - 1) / t s h values. An all-reduce is two: forward after the embedding and twice in each
+// block, backward before the head's normalization and twice in each block. Where rows are shared
+// the first half of it is a reduce-scatter, the second an all-gather; and backward gathers what was
+// kept of two normalizations, and the embedding's gradient, once more (Shoeybi et al. 2019;
+// Korthikanti et al. 2022). Of each token's loss three numbers are all-reduced.
+TEST_P(TensorCosts, FollowTheFormulas) {
+  const auto [ranks, sp] = GetParam();
+  constexpr int64_t kLayers = 3, kWidth = 256, kContext = 64, kSamples = 8;
+  TinyRun run;
+  run.mesh = {.tensor = ranks, .data = 1};
+  run.model = {.layers = kLayers,
+               .heads = 4,
+               .width = kWidth,
+               .context = kContext,
+               .compute = {.sequence_parallel = sp}};
+  run.batch = run.micro_batch = kSamples;
+  std::vector<double> told(static_cast<size_t>(ranks));
+  int64_t wire = 0;
+  run_ranks(ranks, [&](const Job& job) {
+    TinyRank rank(job, cut(run));
+    rank.step();  // groups are made
+    rank.replica.world().barrier();
+    if (job.rank == 0) wire -= bytes_on_the_wire;
+    rank.replica.world().barrier();
+    const auto tensor = static_cast<size_t>(Axis::tensor);
+    const double before = rank.replica.bytes_by_axis()[tensor];
+    rank.step();
+    told[static_cast<size_t>(job.rank)] = rank.replica.bytes_by_axis()[tensor] - before;
+    rank.replica.world().barrier();
+    if (job.rank == 0) wire += bytes_on_the_wire;
+  });
+  const double tokens = kContext * kSamples;
+  const double units = sp ? 4 + 10 * kLayers : 4 + 8 * kLayers;
+  const double all = (ranks - 1) * 4 * tokens * (units * kWidth + 2 * 3);  // f32, of all ranks
+  for (const double bytes : told) EXPECT_NEAR(bytes, all / ranks, 1e-9 * all);
+  // Norms' gradients are sums over ranks that share rows.
+  const double norms = sp ? 2.0 * (ranks - 1) * 4 * (2 * (2 * kLayers + 1) * kWidth) : 0;
+  EXPECT_NEAR(static_cast<double>(wire), all + norms, 0.01 * all + 1e5);
+}
+
+// No rank ever has the logits of all words, nor, in chunks, of all tokens.
+TEST(Logits, AreNeverWhole) {
+  constexpr int64_t kWords = 20000;
+  const auto most_bytes = [](int ranks, int64_t chunk) {
+    TinyRun run;
+    run.mesh = {.tensor = ranks, .data = 1};
+    run.model = {.layers = 1,
+                 .heads = 4,
+                 .width = 16,
+                 .context = testing::kTinyContext,
+                 .vocabulary = kWords,
+                 .compute = {.loss_chunk = chunk}};
+    run.batch = run.micro_batch = 8;
+    int64_t most = 0;
+    run_ranks(ranks, [&](const Job& job) {
+      TinyRank rank(job, cut(run));
+      rank.step();
+      if (job.rank == 0) most = rank.replica.memory().activations;
+    });
+    return most;
+  };
+  const int64_t logits = 8 * testing::kTinyContext * kWords * 4;
+  EXPECT_GT(most_bytes(1, 0), logits);
+  EXPECT_LT(most_bytes(2, 0), logits / 2 + logits / 20);
+  EXPECT_LT(most_bytes(4, 0), logits / 4 + logits / 20);
+  EXPECT_LT(most_bytes(1, 8), logits / 16 + logits / 10);
+  EXPECT_LT(most_bytes(2, 8), logits / 32 + logits / 10);
+}
+
 TEST(Activations, AreFewerWhereTheyAreRecomputed) {
   const auto bytes = [](bool selective, bool full) {
     TinyRun run;

@@ -9,6 +9,7 @@
 #include "tests/support/ranks.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/models/gpt.h"
+#include "training/pipeline/profile.h"
 
 namespace tutti::training {
 namespace {
@@ -88,6 +89,34 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
               0.02 * static_cast<double>(measured.activations));
   EXPECT_NEAR(static_cast<double>(total(planned)), static_cast<double>(total(measured)),
               (stage < 2 ? 0.02 : 0.05) * static_cast<double>(total(measured)));
+}
+
+// What a unit of the model takes from its arena, against the formula, beside Megatron-LM's.
+TEST(BlockActivationsTest, AreWhatABlockKeeps) {
+  const std::unique_ptr<DataSet> data = testing::tiny_data();
+  for (const int tensor : {1, 2, 4}) {
+    for (const bool sp : {false, true}) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        GptConfig config{.layers = 1,
+                         .heads = 8,
+                         .width = 256,
+                         .context = testing::kTinyContext,
+                         .vocabulary = 256,
+                         .compute = {.sequence_parallel = sp}};
+        Gpt model(config, {.sizes = {tensor, 1, 1, 1, 1}});
+        Batch batch;
+        for (uint64_t example = 0; example < 16; ++example) data->add(example, 0, batch);
+        const pipeline::Profile profile =
+            pipeline::profile_model(model, batch.view(), {.dtype = dtype}, 1);
+        const BlockActivations block = model.block_activations(16, dtype);
+        const auto kept = static_cast<double>(profile.memory[1].kept);
+        EXPECT_NEAR(kept, block.kept, 0.01 * kept);
+        std::printf("tensor %d%s, %s: %.0f bytes, by formula %.0f; Megatron-LM %.0f in 16 bits\n",
+                    tensor, sp ? ", shared rows" : "", std::string(name(dtype)).c_str(), kept,
+                    block.kept, block.megatron);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -12,85 +12,26 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tests/training/data/folder.h"
+#include "tests/training/support/meshes.h"
 #include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
-#include "training/models/gpt.h"
-#include "training/models/llama.h"
 #include "training/run/parameter_values.h"
 #include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {
 
+using testing::decoder;
+using testing::describe;
 using testing::Deterministic;
+using testing::Grid;
 using ::testing::HasSubstr;
-using testing::kTinyContext;
 using testing::Outcome;
+using testing::run_of;
 using testing::TinyRank;
 using testing::TinyRun;
 using tutti::testing::run_ranks;
-
-struct Grid {
-  int tensor = 1;
-  int data = 1;
-  int stages = 1;
-  int zero = 0;
-  bool sp = false;
-
-  int ranks() const { return tensor * data * stages; }
-};
-
-std::string describe(const Grid& grid) {
-  return cat("tensor ", grid.tensor, grid.sp ? " with shared rows" : "", " x data ", grid.data,
-             " x pipeline ", grid.stages, ", ZeRO ", grid.zero);
-}
-
-// GPT-2 with packed queries, keys and values and a tied embedding; Llama, whose heads of keys serve
-// two of queries each; and one whose two heads of keys are fewer than some meshes' tensor ranks. No
-// vocabulary can be cut evenly.
-std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
-                               const ComputeOptions& compute = {}, double dropout = 0) {
-  if (kind == "gpt2") {
-    return std::make_unique<Gpt>(GptConfig{.layers = 2,
-                                           .heads = 8,
-                                           .width = 32,
-                                           .context = kTinyContext,
-                                           .vocabulary = 257,
-                                           .dropout = dropout,
-                                           .compute = compute},
-                                 place);
-  }
-  return std::make_unique<Llama>(LlamaConfig{.layers = 2,
-                                             .heads = 8,
-                                             .kv_heads = kind == "llama" ? 4 : 2,
-                                             .width = 32,
-                                             .hidden = 50,
-                                             .context = kTinyContext,
-                                             .vocabulary = 259,
-                                             .dropout = dropout,
-                                             .compute = compute},
-                                 place);
-}
-
-TinyRun run_of(const std::string& kind, const Grid& grid, ComputeOptions compute = {},
-               double dropout = 0) {
-  compute.sequence_parallel = grid.sp;
-  TinyRun run;
-  run.mesh = {.tensor = grid.tensor, .data = grid.data, .pipeline = grid.stages};
-  run.model.context = kTinyContext;  // of the data
-  run.other_model = [kind, compute, dropout](const MeshPlace& place) {
-    return decoder(kind, place, compute, dropout);
-  };
-  run.replica.storage.stage = grid.zero;
-  run.replica.storage.bucket_elements = 300;
-  run.replica.storage.first_bucket_elements = 100;
-  run.replica.clip = 0.5;
-  run.batch = 8;
-  run.micro_batch = 4;
-  run.steps = 8;
-  return run;
-}
 
 class TensorParallel : public FolderTest {
  protected:

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -178,9 +179,19 @@ class Replica {
   PipelineReport report_pipeline() { return gradients_.report(); }
   // Time that this rank's own work stood still for others, and bytes that it has sent, since
   // construction.
-  std::chrono::nanoseconds waited() const { return synchronizer_->waited() + gradients_.waited(); }
+  std::chrono::nanoseconds waited() const {
+    return synchronizer_->waited() + gradients_.waited() + mesh_.said().waited;
+  }
+  // By axis; gradients and values that are summed over other axes too as the data axis's.
+  std::array<double, kAxes> bytes_by_axis() const {
+    std::array<double, kAxes> bytes = mesh_.said().bytes;
+    bytes[static_cast<size_t>(Axis::data)] += synchronizer_->bytes_sent();
+    bytes[static_cast<size_t>(Axis::pipeline)] += static_cast<double>(gradients_.bytes_sent());
+    return bytes;
+  }
   double bytes_sent() const {
-    return synchronizer_->bytes_sent() + static_cast<double>(gradients_.bytes_sent());
+    const std::array<double, kAxes> bytes = bytes_by_axis();
+    return std::accumulate(bytes.begin(), bytes.end(), 0.0);
   }
   const pipeline::Placement& placement() const { return placement_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }

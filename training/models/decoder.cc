@@ -105,6 +105,33 @@ int64_t Decoder::logits_at_once(int64_t samples) const {
          kTensorColumns.columns_at(mesh, options_.vocabulary);
 }
 
+// Of each token: queries, keys, values and what attention makes of them; the hidden values before
+// and after their activation; two normalizations' outputs, the sum in the middle and the output;
+// and statistics in the type of sums.
+BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const {
+  const auto t = static_cast<double>(parameters_.mesh().size(Axis::tensor));
+  const auto tokens = static_cast<double>(samples * options_.context);
+  const auto width = static_cast<double>(options_.width);
+  const auto heads = static_cast<double>(options_.attention.heads);
+  const auto keys = static_cast<double>(
+      options_.attention.key_heads == 0 ? options_.attention.heads : options_.attention.key_heads);
+  const auto head_size = static_cast<double>(options_.attention.head_size);
+  const auto hidden = static_cast<double>(options_.mlp.hidden);
+  const double hidden_kept = options_.mlp.kind == MlpKind::swiglu ? 3 : 2;
+  const auto bytes = static_cast<double>(size_of(dtype));
+  const double sum_bytes = dtype == DType::f64 ? 8 : 4;
+  const double statistics = options_.norm == NormKind::layer ? 4 : 2;
+  const double rows = options_.compute.sequence_parallel ? tokens / t : tokens;
+  const double kept_keys = std::max(keys / t, 1.0);
+  const double cut = (2 * heads / t + 2 * kept_keys) * head_size + hidden_kept * hidden / t;
+  const double context_share = 5 * heads * static_cast<double>(options_.context) / width;
+  const double megatron = options_.compute.sequence_parallel ? (34 + context_share) / t
+                                                             : 10 + 24 / t + context_share / t;
+  return {.kept = tokens * (cut * bytes + heads / t * sum_bytes) +
+                  rows * (4 * width * bytes + statistics * sum_bytes),
+          .megatron = tokens * width * megatron};
+}
+
 // Chowdhery et al.: PaLM, 2022, appendix B: 6 a parameter and token, and the attention's products.
 double Decoder::flops_per_sample() const {
   double weights = 0;

@@ -49,6 +49,15 @@ struct DecoderOptions {
   ComputeOptions compute;
 };
 
+// What a block keeps between forward and backward, in bytes, by formula.
+struct BlockActivations {
+  double kept = 0;  // of this model, without recomputation
+  // Of Megatron-LM: s b h (10 + 24/t + 5 a s / (h t)), with shared rows s b h (34 + 5 a s / h) / t,
+  // in 16 bits (Korthikanti et al. 2022, table 2): it keeps masks of dropout and the softmax's
+  // scores.
+  double megatron = 0;
+};
+
 class Decoder : public Model {
  public:
   // Throws Error(invalid_argument) for sizes that make no sense.
@@ -59,6 +68,7 @@ class Decoder : public Model {
   int64_t context() const { return options_.context; }
   int64_t max_context() const { return options_.max_context; }
   int64_t vocabulary() const { return options_.vocabulary; }
+  BlockActivations block_activations(int64_t samples, DType dtype) const;
   double flops_per_sample() const override;
   int64_t targets_per_sample() const override { return options_.context; }
   int64_t logits_at_once(int64_t samples) const override;

@@ -8,7 +8,6 @@
 #include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
 #include "training/parallel/convert_layout.h"
-#include "training/parallel/mesh.h"
 
 namespace tutti::training {
 namespace {
@@ -31,9 +30,19 @@ void take_largest(std::span<const V> sums, std::span<V> largest, bool first) {
   }
 }
 
+// The two of the three numbers that are sums over ranks, and all three again.
 template <typename V>
-void put_largest(std::span<const V> largest, std::span<V> sums) {
-  for (size_t row = 0; row < largest.size(); ++row) sums[3 * row] = largest[row];
+void take_sums(std::span<const V> sums, std::span<V> two) {
+  for (size_t at = 0; at < two.size(); ++at) two[at] = sums[3 * (at / 2) + 1 + at % 2];
+}
+
+template <typename V>
+void put(std::span<const V> largest, std::span<const V> two, std::span<V> sums) {
+  for (size_t row = 0; row < largest.size(); ++row) {
+    sums[3 * row] = largest[row];
+    sums[3 * row + 1] = two[2 * row];
+    sums[3 * row + 2] = two[2 * row + 1];
+  }
 }
 
 // `parts` tensors of rows x 3, one after the other, become one in the first's place: the sums over
@@ -47,15 +56,15 @@ void merge(Pass& pass, const MeshPlace& place, Tensor all, int64_t rows) {
   for (int index = 0; index < parts; ++index) {
     take_largest<V>(part(index).template values<V>(), largest.template values<V>(), index == 0);
   }
-  if (pass.mesh != nullptr && place.size(Axis::tensor) > 1) {
-    pass.mesh->along(Axis::tensor).all_reduce(largest.template values<V>(), ReduceOp::max);
-  }
+  largest_over_ranks(pass, place, Axis::tensor, largest);
   for (int index = 0; index < parts; ++index) {
     rescale<V>(part(index).template values<V>(), largest.template values<V>());
   }
   add_up_in_order(parts, [&](int into, int term) { add(part(into), part(term), part(into)); });
-  convert_layout(pass, place, part(0), {rows, 3}, kTensorPartial, kReplicated);
-  put_largest<V>(largest.template values<V>(), part(0).template values<V>());
+  const Tensor two = pass.arena.take(all.dtype, rows, 2);
+  take_sums<V>(part(0).template values<V>(), two.template values<V>());
+  convert_layout(pass, place, two, {rows, 2}, kTensorPartial, kReplicated);
+  put<V>(largest.template values<V>(), two.template values<V>(), part(0).template values<V>());
 }
 
 }  // namespace
@@ -139,24 +148,25 @@ Tensor OutputLayer::backward(Pass& pass, Saved& saved) const {
     saved.linear.input = saved.input;
     return linear_.backward(pass, saved.logits, saved.linear);
   }
-  const Tensor gradient =
-      pass.arena.take(type_of_parts(pass, saved.input.dtype), saved.input.rows, saved.input.cols);
-  const auto weights_of = [this, &pass](const Linear::Saved& linear) {
-    if (!pass.weightless()) linear_.backward_weight(pass, linear);
-  };
+  const DType type = type_of_parts(pass, saved.input.dtype);
+  const Tensor gradient = pass.arena.take(type, saved.input.rows, saved.input.cols);
+  // Work that is put off finds the gradients of all logits: the weights may be elsewhere by then.
+  if (pass.split) {
+    saved.logits = pass.arena.take(saved.input.dtype, saved.input.rows, linear_.outputs());
+  }
   for_each_chunk(pass, saved, [&](int64_t row, int64_t rows, Tensor logits, Linear::Saved& linear) {
     start_backward(pass, saved, row, logits);
     copy(linear_.backward_input(pass, logits, linear), gradient.row_range(row, rows));
-    if (!pass.split) weights_of(linear);
+    if (pass.split) {
+      copy(logits, saved.logits.row_range(row, rows));
+    } else if (!pass.weightless()) {
+      linear_.backward_weight(pass, linear);
+    }
   });
-  if (!pass.split) return gradient;
-  pass.finish([this, &pass, &saved, weights_of] {
-    for_each_chunk(pass, saved, [&](int64_t row, int64_t, Tensor logits, Linear::Saved& linear) {
-      start_backward(pass, saved, row, logits);
-      linear.output_gradient = logits;
-      weights_of(linear);
-    });
-  });
+  if (pass.split) {
+    saved.linear = {saved.input, saved.logits};
+    pass.finish([this, &pass, &saved] { linear_.backward_weight(pass, saved.linear); });
+  }
   return gradient;
 }
 

@@ -26,7 +26,8 @@ class OutputLayer {
   };
 
   // `linear` is cut by its outputs, the `vocabulary`. With a chunk the logits of so many rows are
-  // there at once, and backward computes them anew; 0: all.
+  // there at once, and backward computes them anew (where its weights' work is put off, it keeps
+  // their gradients for that); 0: all.
   OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk);
 
   // Sets pass.loss, if the micro-batch has targets, and returns this rank's logits (in chunks:

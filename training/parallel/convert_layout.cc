@@ -1,5 +1,6 @@
 #include "training/parallel/convert_layout.h"
 
+#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,8 @@
 
 namespace tutti::training {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 ConstBuffer buffer_of(ConstTensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
@@ -25,7 +28,7 @@ void copy_rows(ConstTensor from, Tensor to) {
   }
 }
 
-// The ranks along one axis, of which this is one.
+// The ranks along one axis, of which this is one. The time that it lives is waited for them.
 class Line {
  public:
   Line(Pass& pass, const MeshPlace& place, Axis axis, const WholeShape& whole)
@@ -34,6 +37,11 @@ class Line {
         place_(place.place(axis)),
         size_(place.size(axis)),
         whole_(whole) {}
+  ~Line() {
+    if (!alone()) pass_.mesh->add_said(axis_, sent_, Clock::now() - start_);
+  }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
 
   Share own_rows() const { return rows_of(place_); }
   Share own_columns() const { return columns_of(place_); }
@@ -46,6 +54,7 @@ class Line {
     } else {
       ranks().all_gatherv(buffer_of(own), buffer_of(all),
                           blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
+      count_share_of(all);
     }
     return all;
   }
@@ -61,6 +70,7 @@ class Line {
     }
     const Blocks cut = blocks([&](int rank) { return columns_of(rank).count * own.rows; });
     ranks().all_gatherv(buffer_of(own), buffer_of(parts), cut);
+    count_share_of(all);
     unpack_columns(parts, all);
     return all;
   }
@@ -102,10 +112,20 @@ class Line {
     if (pass_.slices > 1) {
       const Tensor own = summed_rows(tensor);
       ranks().all_gatherv(buffer_of(as_const(own)), buffer_of(tensor), row_blocks(tensor.cols));
+      count_share_of(tensor);
     } else {
       ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor));
+      count_share_of(tensor);  // as a reduce-scatter
+      count_share_of(tensor);  // and an all-gather
     }
     return tensor;
+  }
+
+  void take_largest(Tensor tensor) const {
+    if (alone()) return;
+    ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor), ReduceOp::max);
+    count_share_of(tensor);
+    count_share_of(tensor);
   }
 
   // This rank's rows of the sum, in the tensor's memory.
@@ -117,6 +137,7 @@ class Line {
     } else {
       ranks().reduce_scatterv(as_const(buffer_of(tensor)), buffer_of(own), row_blocks(tensor.cols));
     }
+    count_share_of(tensor);
     return own;
   }
 
@@ -126,6 +147,11 @@ class Line {
 
   bool alone() const { return pass_.mesh == nullptr; }
   Communicator& ranks() const { return pass_.mesh->along(axis_); }
+  // What algorithms that send no more than they must send of a tensor that is gathered, or
+  // scattered.
+  void count_share_of(ConstTensor tensor) const {
+    sent_ += static_cast<double>(tensor.bytes()) * (size_ - 1) / size_;
+  }
   Share rows_of(int rank) const { return even_share(whole_.rows, rank, size_); }
   Share columns_of(int rank) const { return even_share(whole_.cols, rank, size_); }
 
@@ -145,6 +171,7 @@ class Line {
       zero(to);
     } else {
       ranks().all_to_allv(buffer_of(from), blocks(sent), buffer_of(to), blocks(received));
+      count_share_of(from);
     }
   }
 
@@ -164,6 +191,8 @@ class Line {
   int place_;
   int size_;
   WholeShape whole_;
+  Clock::time_point start_ = Clock::now();
+  mutable double sent_ = 0;  // bytes
 };
 
 std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationLayout& to) {
@@ -202,7 +231,8 @@ ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tenso
                            const ActivationLayout& to) {
   const std::optional<Axis> axis = changed_axis(from, to);
   if (!axis || place.size(*axis) == 1) return tensor;
-  return moved(Line(pass, place, *axis, whole), tensor, from.along(*axis), to.along(*axis));
+  const Line line(pass, place, *axis, whole);
+  return moved(line, tensor, from.along(*axis), to.along(*axis));
 }
 
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
@@ -215,6 +245,11 @@ Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const W
   if (wanted == Spread::rows) return line.summed_rows(tensor);
   const Tensor sum = line.summed(tensor);
   return wanted == Spread::replicated ? sum : moved(line, sum, Spread::replicated, wanted);
+}
+
+void largest_over_ranks(Pass& pass, const MeshPlace& place, Axis axis, Tensor tensor) {
+  if (place.size(axis) == 1) return;
+  Line(pass, place, axis, {tensor.rows, tensor.cols}).take_largest(tensor);
 }
 
 }  // namespace tutti::training

@@ -27,14 +27,17 @@ struct WholeShape {
 // is the same memory (of sums: their memory in which the ranks' is added up; own rows or columns of
 // it) or the pass's arena's.
 //
-// Collective among the ranks along the axis, and blocks. Without a mesh (a model that is measured
-// alone) what other ranks have is 0. In deterministic mode the terms of a sum are added in one
-// order (core/slices.h).
+// Collective among the ranks along the axis, and blocks: Mesh::said() counts bytes and time.
+// Without a mesh (a model that is measured alone) what other ranks have is 0. In deterministic mode
+// the terms of a sum are added in one order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
 // The same where nothing is summed.
 ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tensor,
                            const WholeShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);
+
+// Each element becomes the largest that a rank along the axis has. The same is said of it.
+void largest_over_ranks(Pass& pass, const MeshPlace& place, Axis axis, Tensor tensor);
 
 }  // namespace tutti::training

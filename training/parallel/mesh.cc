@@ -82,6 +82,11 @@ Communicator& Mesh::group(AxisSet axes) {
   return group;
 }
 
+void Mesh::add_said(Axis axis, double bytes, std::chrono::nanoseconds waited) {
+  said_->bytes[static_cast<size_t>(axis)] += bytes;
+  said_->waited += waited;
+}
+
 void Mesh::abort(const std::string& reason) {
   for (auto& [axes, group] : *groups_) {
     if (group.valid()) group.abort(reason);

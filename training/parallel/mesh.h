@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,15 @@ class Mesh {
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
 
+  // What units have said to each other (convert_layout.h) since this was made: the bytes that this
+  // rank sent, by axis, and the time that it stood still for it.
+  struct Said {
+    std::array<double, kAxes> bytes = {};
+    std::chrono::nanoseconds waited{0};
+  };
+  const Said& said() const { return *said_; }
+  void add_said(Axis axis, double bytes, std::chrono::nanoseconds waited);
+
   // Aborts the world and all groups that were made, on every rank.
   void abort(const std::string& reason);
 
@@ -57,6 +67,7 @@ class Mesh {
   Communicator world_;
   MeshPlace place_;
   std::shared_ptr<std::map<AxisSet, Communicator>> groups_;  // by axes of more than one place
+  std::shared_ptr<Said> said_ = std::make_shared<Said>();
 };
 
 // The sizes of all axes, once the free one is known; throws as Mesh does.

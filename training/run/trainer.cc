@@ -293,7 +293,7 @@ void Trainer::Loop::observe_noise(uint64_t samples) {
 void Trainer::Loop::run_to_flush() {
   const Clock::time_point before = Clock::now();
   const auto waited_before = replica_.waited();
-  const double bytes_before = replica_.bytes_sent();
+  const std::array<double, kAxes> bytes_before = replica_.bytes_by_axis();
   const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
   const TraceSpan span(tracing(), name_of_steps(done_ + 1, last), TraceCategory::step);
   StepsDone done = run_steps(done_ + 1, last);
@@ -301,7 +301,13 @@ void Trainer::Loop::run_to_flush() {
   samples_ += done.samples;
   waited_ += replica_.waited() - waited_before;
   report_.elapsed += taken;
-  report_.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - done_);
+  report_.bytes_by_axis = replica_.bytes_by_axis();
+  report_.bytes_sent = 0;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    double& bytes = report_.bytes_by_axis[axis];
+    bytes = (bytes - bytes_before[axis]) / static_cast<double>(last - done_);
+    report_.bytes_sent += bytes;
+  }
   report_.memory = memory();
   report_.samples_per_second = static_cast<double>(samples_) / seconds(report_.elapsed);
   report_.step_samples_per_second = static_cast<double>(done.samples) / seconds(taken);

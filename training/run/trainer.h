@@ -1,6 +1,7 @@
 // The loop: from data to a trained model, with progress, validation, checkpoints and a trace.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -42,7 +43,8 @@ struct StepReport {
   double flops_per_second = 0;  // of the model, over all ranks
   double waiting_share = 0;     // of this rank's time so far, waiting for communication
   double bytes_sent = 0;        // by this rank in this step
-  std::vector<double> epochs;   // how often each data set was gone through
+  std::array<double, kAxes> bytes_by_axis = {};
+  std::vector<double> epochs;  // how often each data set was gone through
   // In samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN where a step is one
   // micro-batch, in pipelines, and while the noise hides the gradient.
   double noise_scale = std::numeric_limits<double>::quiet_NaN();

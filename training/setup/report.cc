@@ -46,6 +46,12 @@ Json json_of(const StepReport& report, double units_per_sample) {
                {"bytes_sent", report.bytes_sent},
                {"waiting_share", report.waiting_share},
                {"epochs", report.epochs}};
+  Json by_axis = Json::object();
+  for (const Axis axis : kAllAxes) {
+    const double bytes = report.bytes_by_axis[static_cast<size_t>(axis)];
+    if (bytes > 0) by_axis[std::string(name(axis))] = bytes;
+  }
+  if (!by_axis.empty()) line["bytes_sent_by_axis"] = by_axis;
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (!report.result.losses.empty()) line[kLosses] = report.result.losses;
   if (report.result.skipped) line["overflow"] = report.result.overflow;

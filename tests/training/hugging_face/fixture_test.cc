@@ -8,12 +8,14 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/support/ranks.h"
 #include "tests/training/support/bound_parameters.h"
 #include "tests/training/support/model_pass.h"
 #include "tests/training/support/plain_adamw.h"
 #include "training/checkpoint/safetensors.h"
 #include "training/hugging_face/directory.h"
 #include "training/models/registry.h"
+#include "training/parallel/mesh.h"
 
 namespace tutti::training::hugging_face {
 namespace {
@@ -31,21 +33,22 @@ std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
   return {values.begin(), values.end()};
 }
 
-std::unique_ptr<Model> model_for(const Directory& directory, int64_t context) {
+std::unique_ptr<Model> model_for(const Directory& directory, int64_t context,
+                                 const MeshPlace& place) {
   Json configuration = directory.model();
   configuration["context"] = context;
-  return make_model(configuration);
+  return make_model(configuration, {.place = place});
 }
 
 // The model with the directory's values and the fixture's batch: contexts shorter than the model's.
 struct Rig {
   static constexpr int64_t kContext = 24;
 
-  explicit Rig(const std::string& name)
+  explicit Rig(const std::string& name, const MeshPlace& place = {})
       : folder("tests/training/fixtures/hugging_face/" + name),
         directory(folder),
         expected(folder + "/expected.safetensors"),
-        model(model_for(directory, kContext)),
+        model(model_for(directory, kContext, place)),
         parameters(model->parameters(), DType::f32),
         tokens(values_of<int32_t>(expected, "tokens")),
         targets(values_of<int32_t>(expected, "targets")),
@@ -53,8 +56,10 @@ struct Rig {
     for (int i = 0; i < parameters.size(); ++i) {
       const ParameterSpec& spec = model->parameters().specs()[static_cast<size_t>(i)];
       const Tensor value = parameters.value(i);
-      directory.read(cat(kModelPrefix, spec.name), 0,
-                     tensor_at(value.data, DType::f32, 1, value.size()));
+      for_each_run(spec.slice(), 0, value.size(), [&](const Slice::Run& run, int64_t at) {
+        directory.read(cat(kModelPrefix, spec.name), run.whole,
+                       tensor_at(value.values<float>().data() + at, DType::f32, 1, run.count));
+      });
     }
     test.batch.samples = std::ssize(tokens) / kContext;
     test.batch.tokens = tokens;
@@ -82,8 +87,18 @@ TEST_P(HuggingFaceFixtureTest, Logits) {
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-5) << i;
 }
 
-TEST_P(HuggingFaceFixtureTest, LossesOfTwentySteps) {
-  Rig rig(GetParam());
+// Of heads of keys that both ranks have each makes a part of the gradient.
+void sum_partial_gradients(Rig& rig) {
+  if (rig.test.pass.mesh == nullptr) return;
+  for (int i = 0; i < rig.parameters.size(); ++i) {
+    const ParameterSpec& spec = rig.model->parameters().specs()[static_cast<size_t>(i)];
+    if (!spec.placement.partial.has(Axis::tensor)) continue;
+    rig.test.pass.mesh->along(Axis::tensor).all_reduce(rig.parameters.gradient(i).values<float>());
+  }
+}
+
+// Step by step, of a rank that is alone, or one of several that share the model.
+void expect_twenty_losses(Rig& rig) {
   PlainAdamW optimizer(rig.model->parameters(), rig.parameters, {.beta2 = 0.99});
   const std::vector<double> losses = values_of<double>(rig.expected, "losses");
   ASSERT_EQ(losses.size(), 20u);
@@ -94,8 +109,23 @@ TEST_P(HuggingFaceFixtureTest, LossesOfTwentySteps) {
     training::testing::forward(*rig.model, rig.test.pass);
     EXPECT_NEAR(rig.test.pass.loss.get().sum * rig.test.pass.loss_scale, loss, 1e-4);
     training::testing::backward(*rig.model, rig.test.pass);
+    sum_partial_gradients(rig);
     optimizer.step();
   }
+}
+
+TEST_P(HuggingFaceFixtureTest, LossesOfTwentySteps) {
+  Rig rig(GetParam());
+  expect_twenty_losses(rig);
+}
+
+TEST_P(HuggingFaceFixtureTest, LossesOfTwentyStepsOfTwoTensorRanks) {
+  tutti::testing::run_ranks(2, [](const Job& job) {
+    Mesh mesh(Communicator::init(job), {.tensor = 2, .data = 1});
+    Rig rig(GetParam(), mesh.place());
+    rig.test.pass.mesh = &mesh;
+    expect_twenty_losses(rig);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HuggingFaceFixtureTest,

@@ -1,6 +1,7 @@
 #include "tools/tutti/train/dry_run.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "tools/tutti/train/files.h"
 #include "tools/tutti/train/report.h"
+#include "training/models/decoder.h"
 #include "training/run/feed.h"
 #include "training/run/memory_plan.h"
 
@@ -71,6 +73,21 @@ std::vector<RankMemory> planned_ranks(const RunOptions& settled, const training:
   return all;
 }
 
+// A decoder's activations by formula, to be compared with what others publish.
+void print_block(const RunOptions& settled, const std::array<int, training::kAxes>& sizes,
+                 uint64_t samples) {
+  const std::unique_ptr<training::Model> model =
+      training::make_model(settled.model, training::model_context(settled, {.sizes = sizes}));
+  const auto* const decoder = dynamic_cast<const training::Decoder*>(model.get());
+  if (decoder == nullptr) return;
+  const training::BlockActivations block = decoder->block_activations(
+      static_cast<int64_t>(samples), settled.training.replica.storage.dtype);
+  std::printf(
+      "a block keeps    %s of a micro-batch without recomputation; Megatron-LM %s in 16 bits\n",
+      readable_bytes(static_cast<int64_t>(block.kept)).c_str(),
+      readable_bytes(static_cast<int64_t>(block.megatron)).c_str());
+}
+
 }  // namespace
 
 int dry_run(const RunOptions& settled, const training::LoadedData& data, int ranks,
@@ -102,6 +119,7 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
   std::printf("%s\n", training.told.dump(2).c_str());
   std::printf("ranks            %d\n", ranks);
   print_memory(most.memory, 0, most.rank);
+  print_block(settled, sizes, count);
   if (most.logits > 0) {
     std::printf("logits           %s of the activations\n", readable_bytes(most.logits).c_str());
   }

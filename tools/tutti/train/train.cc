@@ -375,7 +375,7 @@ void add_train(CommandLine& line) {
       "  tutti train --data TEXT --model gpt2 --layers 6 --heads 6 --width 384 --context 256 \\\n"
       "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
       "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
-      "  tutti train --data TEXT --model llama --tp 2 --dp 2\n"
+      "  tutti train --data TEXT --model llama --tp 2 --dp 2 --sp\n"
       "  tutti train --data TEXT --checkpoint DIR --checkpoint-every 100 --resume\n"
       "  tutti train --config run.json --set optimizer.lr=0.001 --steps 500\n"
       "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "
@@ -383,8 +383,10 @@ void add_train(CommandLine& line) {
       "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
       "The losses do not depend on --ranks, but for rounding (and --average-every, where each "
       "rank\n"
-      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --zero, --bucket-mb or\n"
-      "--recompute either, nor on --pp with any synchronous schedule but Chimera, not by a bit.");
+      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --tp, --sp, --zero,\n"
+      "--bucket-mb or --recompute either, nor on --pp with any synchronous schedule but Chimera, "
+      "not\n"
+      "by a bit.");
   command.runs([options] {
     options->run = options_of(options->told);
     if (options->run.data.empty()) throw UsageError("--data is required");

@@ -1,0 +1,214 @@
+// Mistakes that other systems made where several kinds of parallelism met, none of which anything
+// told of: losses and gradients were wrong, and training went on. Each is a test with its name.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/training/support/meshes.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/data/data_set.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::describe;
+using testing::Grid;
+using testing::Outcome;
+using testing::run_of;
+using testing::TinyRun;
+
+// Layouts in which the mistakes could show: two groups of one kind beside each other, rows that are
+// shared, stages, and owners of shards.
+std::vector<Grid> grids() {
+  return {{.tensor = 2, .sp = true},
+          {.tensor = 4},
+          {.tensor = 2, .data = 2, .sp = true},
+          {.tensor = 2, .data = 2, .zero = 3},
+          {.tensor = 2, .stages = 2, .sp = true},
+          {.tensor = 2, .data = 2, .stages = 2, .zero = 1, .sp = true}};
+}
+
+class SilentBugs : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, SilentBugs, ::testing::Values("gpt2", "llama", "few keys"));
+
+// Every other example has no target that counts, the others' are shifted away in part: some
+// micro-batches, and some ranks' whole shares, have none.
+class Sparse : public DataSet {
+ public:
+  uint64_t size() const override { return whole_->size(); }
+  uint64_t validation_size() const override { return whole_->validation_size(); }
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
+    whole_->add(example, epoch, batch);
+    mask(example, batch);
+  }
+  void add_validation(uint64_t example, Batch& batch) const override {
+    whole_->add_validation(example, batch);
+    mask(example, batch);
+  }
+  uint64_t fingerprint() const override { return whole_->fingerprint(); }
+
+ private:
+  static void mask(uint64_t example, Batch& batch) {
+    const auto ignored =
+        example % 2 == 0 ? testing::kTinyContext : 3 + static_cast<int>(example % 9);
+    std::fill_n(batch.targets.end() - testing::kTinyContext, ignored, -100);
+  }
+
+  std::unique_ptr<DataSet> whole_ = testing::tiny_data();
+};
+
+// The loss was divided by a rank's own count of targets, 0 among them.
+TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
+  const auto sparse = [](const Grid& grid) {
+    TinyRun run = run_of(GetParam(), grid);
+    run.other_data = [] { return std::make_unique<Sparse>(); };
+    run.micro_batch = 1;
+    run.validation_samples = 8;
+    return run;
+  };
+  const Outcome alone = testing::train(1, sparse({}));
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome found = testing::train(grid.ranks(), sparse(grid));
+    EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+    EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+    EXPECT_NEAR(found.validation, alone.validation, 1e-5 * alone.validation);
+  }
+}
+
+// The gradients of the first step, read off what plain gradient descent does to parameters.
+testing::Whole first_gradients(const TinyRun& given, int ranks) {
+  constexpr double kRate = 1e4;
+  TinyRun run = given;
+  run.optimizer = {{"name", "sgd"}, {"momentum", 0}};
+  run.replica.clip.reset();
+  run.steps = 1;
+  run.learning_rate = 0;
+  testing::Whole gradients = testing::train(ranks, run).parameters;
+  run.learning_rate = kRate;
+  const testing::Whole after = testing::train(ranks, run).parameters;
+  for (size_t p = 0; p < gradients.size(); ++p) {
+    for (size_t i = 0; i < gradients[p].size(); ++i) {
+      gradients[p][i] = static_cast<float>((gradients[p][i] - after[p][i]) / kRate);
+    }
+  }
+  return gradients;
+}
+
+double norm_of(const std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * value;
+  return std::sqrt(squares);
+}
+
+// The gains of normalizations had gradients of one rank's rows alone; gradients of cut parameters
+// were those of one part, or added up twice.
+TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
+  const testing::Whole alone = first_gradients(run_of(GetParam(), {}), 1);
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    const testing::Whole found = first_gradients(run_of(GetParam(), grid), grid.ranks());
+    ASSERT_EQ(found.size(), alone.size());
+    for (size_t p = 0; p < alone.size(); ++p) {
+      std::vector<float> difference = found[p];
+      for (size_t i = 0; i < difference.size(); ++i) difference[i] -= alone[p][i];
+      EXPECT_GT(norm_of(alone[p]), 0) << "parameter " << p;
+      EXPECT_LE(norm_of(difference), 1e-5 * norm_of(alone[p])) << "parameter " << p;
+    }
+  }
+}
+
+// The norm left out, or doubled, parameters that are cut, partial or copied, so that clipping
+// differed by layout.
+TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
+  const auto clipped = [](const Grid& grid) {
+    TinyRun run = run_of(GetParam(), grid);
+    run.replica.clip = 1e-2;  // at each step
+    run.optimizer = {{"name", "sgd"}};
+    run.learning_rate = 10;
+    return run;
+  };
+  const Outcome alone = testing::train(1, clipped({}));
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome found = testing::train(grid.ranks(), clipped(grid));
+    EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+    EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+  }
+}
+
+// Of a job with two groups of one kind ranks gathered over the other one, and samples were mixed:
+// [0, 1, 2, 3] became [0, 1, 0, 1].
+TEST_P(SilentBugs, AGatherOverTheWrongGroup) {
+  const auto one_each = [](const Grid& grid) {
+    TinyRun run = run_of(GetParam(), grid);
+    run.batch = 4;
+    run.micro_batch = 1;
+    return run;
+  };
+  const Outcome alone = testing::train(1, one_each({}));
+  for (const Grid& grid :
+       {Grid{.tensor = 2, .data = 4, .sp = true}, Grid{.tensor = 4, .data = 2, .sp = true}}) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome found = testing::train(grid.ranks(), one_each(grid));
+    EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+  }
+}
+
+// Where a vocabulary was padded to a multiple of the ranks, the words that nobody has were likely
+// too. A model that knows nothing yet finds each of its words as likely as the others.
+TEST_P(SilentBugs, APaddedVocabularyThatIsLikely) {
+  const double words = GetParam() == "gpt2" ? 257 : 259;
+  const auto first = [](int tensor) {
+    TinyRun run = run_of(GetParam(), {.tensor = tensor});
+    run.steps = 1;
+    return testing::train(tensor, run).losses.front();
+  };
+  const double alone = first(1);
+  EXPECT_NEAR(alone, std::log(words), 0.1);
+  for (const int tensor : {2, 4, 8}) EXPECT_NEAR(first(tensor), alone, 1e-5);
+}
+
+// Ranks that have other values dropped the same ones, or ranks with the same values others.
+TEST_P(SilentBugs, DropoutThatFollowsTheRank) {
+  const Outcome alone = testing::train(1, run_of(GetParam(), {}, {}, 0.5));
+  const Outcome without = testing::train(1, run_of(GetParam(), {}));
+  EXPECT_GT(testing::relative_difference(alone.losses, without.losses), 1e-3) << "it drops some";
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome found = testing::train(grid.ranks(), run_of(GetParam(), grid, {}, 0.5));
+    EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+  }
+}
+
+// A rank skipped an update for an overflow that the others did not see.
+TEST_P(SilentBugs, AnUpdateSkippedOnOneRankOnly) {
+  const auto narrow = [](const Grid& grid) {
+    TinyRun run = run_of(GetParam(), grid);
+    run.replica.storage.dtype = DType::f16;
+    run.replica.loss_scaling = LossScalerOptions{.initial_scale = 0x1p30};
+    run.steps = 24;
+    return run;
+  };
+  const auto skipped = [](const Outcome& outcome) { return std::ranges::count(outcome.norms, 0); };
+  for (const int data : {1, 2}) {
+    const Outcome whole = testing::train(data, narrow({.data = data}));
+    EXPECT_GT(skipped(whole), 3);
+    EXPECT_LT(skipped(whole), 20);
+    for (const Grid& grid : grids()) {
+      if (grid.data != data) continue;
+      SCOPED_TRACE(describe(grid));
+      const Outcome found = testing::train(grid.ranks(), narrow(grid));
+      EXPECT_EQ(skipped(found), skipped(whole));
+      EXPECT_LT(testing::relative_difference(found.losses, whole.losses), 1e-2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,35 @@
+// Small decoders, and runs of them on meshes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tests/training/support/tiny_run.h"
+#include "training/core/model.h"
+#include "training/models/compute_options.h"
+
+namespace tutti::training::testing {
+
+struct Grid {
+  int tensor = 1;
+  int data = 1;
+  int stages = 1;
+  int zero = 0;
+  bool sp = false;
+
+  int ranks() const { return tensor * data * stages; }
+};
+
+std::string describe(const Grid& grid);
+
+// GPT-2 with packed queries, keys and values and a tied embedding ("gpt2"); Llama, whose heads of
+// keys serve two of queries each ("llama"); and one whose two heads of keys are fewer than some
+// meshes' tensor ranks ("few keys"). All have 8 heads, and no vocabulary can be cut evenly.
+std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
+                               const ComputeOptions& compute = {}, double dropout = 0);
+
+// 8 steps of 8 samples in micro-batches of 4, with clipping.
+TinyRun run_of(const std::string& kind, const Grid& grid, ComputeOptions compute = {},
+               double dropout = 0);
+
+}  // namespace tutti::training::testing

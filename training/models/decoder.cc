@@ -30,19 +30,6 @@ void require_even_heads(int64_t heads, int64_t ranks) {
               {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
-// Those of keys that several ranks have would be summed in an order that tells how many.
-void require_same_bits(const DecoderOptions& options, int64_t ranks) {
-  const int64_t key_heads = options.attention.key_heads;
-  if (options.compute.slices == 1 || key_heads <= 0 || key_heads % ranks == 0) return;
-  throw Error(ErrorCode::unsupported,
-              cat(key_heads, " heads of keys are not cut over ", ranks,
-                  " tensor ranks in deterministic mode"),
-              {.where = "--tp",
-               .cause = "several ranks would have parts of the gradient of one head",
-               .remedy = cat("take a number of ranks that divides ", key_heads,
-                             ", or leave TUTTI_DETERMINISTIC out")});
-}
-
 DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
   const auto require = [](std::string_view what, int64_t value) {
     if (value >= 1) return;
@@ -56,7 +43,6 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
   require("vocabulary", options.vocabulary);
   require("hidden width", options.mlp.hidden);
   require_even_heads(options.attention.heads, tensor_ranks);
-  require_same_bits(options, tensor_ranks);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});
@@ -72,6 +58,7 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
                 {.where = "--context", .remedy = cat("give at most ", options.max_context)});
   }
   options.attention.width = options.mlp.width = options.width;
+  options.attention.slices = options.compute.slices;
   if (options.attention.head_size == 0 && options.width % options.attention.heads == 0) {
     options.attention.head_size = options.width / options.attention.heads;
   }

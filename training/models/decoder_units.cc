@@ -171,7 +171,9 @@ Tensor DecoderBlock::backward(Pass& pass, ConstTensor output_gradient) {
   if (selective_) saved.normal_1 = norm_1_.forward(pass, saved.input, saved.norm_1);
   attention_.set_input(saved.attention, stream_.whole(pass, saved.normal_1));
   const ConstTensor dropped_1 = dropped(pass, middle_gradient, dropout_[0]);
-  branch = attention_.backward(pass, stream_.whole(pass, dropped_1), saved.attention);
+  branch =
+      attention_.backward(pass, stream_.whole(pass, dropped_1), saved.attention,
+                          [&](ConstTensor columns) { return stream_.all_columns(pass, columns); });
   const Tensor input_gradient = norm_1_.backward(pass, stream_.sum(pass, branch), saved.norm_1);
   add(middle_gradient, input_gradient, input_gradient);
   return input_gradient;

@@ -20,6 +20,11 @@ ConstTensor ResidualStream::whole(Pass& pass, ConstTensor own) const {
   return convert_layout(pass, place_, own, {rows(pass), own.cols}, layout_, kReplicated);
 }
 
+ConstTensor ResidualStream::all_columns(Pass& pass, ConstTensor own) const {
+  return convert_layout(pass, place_, own, {own.rows, own.cols * place_.size(Axis::tensor)},
+                        kTensorColumns, kReplicated);
+}
+
 Tensor ResidualStream::sum(Pass& pass, Tensor part) const {
   const Tensor found = converted(pass, part);
   if (found.dtype == pass.dtype) return found;

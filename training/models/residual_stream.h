@@ -32,6 +32,8 @@ class ResidualStream {
 
   // All rows of what lies as the stream does, in its memory where that has them.
   ConstTensor whole(Pass& pass, ConstTensor own) const;
+  // All columns of what tensor ranks have equal shares of.
+  ConstTensor all_columns(Pass& pass, ConstTensor own) const;
   // Rows of the stream: the sum over tensor ranks of what make(part) writes, all rows x width of a
   // type.
   template <typename Make>

@@ -30,7 +30,7 @@ Placement cut(const ParameterTable& table, int dimension, const std::vector<int6
 
 Placement place_of_weight(const ParameterTable& table, const LinearOptions& options) {
   if (options.chosen) return {.partial = {Axis::tensor}};
-  if (options.cut == LinearCut::none) return {};
+  if (options.cut == LinearCut::none || options.cut == LinearCut::replicated) return {};
   return options.cut == LinearCut::by_outputs ? cut(table, 0, options.parts) : cut(table, 1, {});
 }
 
@@ -91,11 +91,12 @@ Linear::Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, i
       weight_(weight) {}
 
 std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
+  const bool has_all = cut_ == LinearCut::replicated;
   std::vector<Share> found;
   int64_t start = 0;
   for (const int64_t part : parts_) {
-    const Share here = even_share(part, place_, ranks_);
-    const Share share = even_share(part, place_ * own_slices(pass) + slice, pass.slices);
+    const Share here = has_all ? Share{0, part} : even_share(part, place_, ranks_);
+    const Share share = even_share(part, slice, pass.slices);
     found.push_back({start + share.first - here.first, share.count});
     start += here.count;
   }
@@ -104,7 +105,10 @@ std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
 
 template <typename Body>
 void Linear::for_each_slice(const Pass& pass, const Body& body) const {
-  for (int slice = 0; slice < own_slices(pass); ++slice) {
+  const bool has_all = cut_ == LinearCut::replicated;
+  const int first = has_all ? 0 : first_slice(pass);
+  const int end = has_all ? pass.slices : first + own_slices(pass);
+  for (int slice = first; slice < end; ++slice) {
     for (const Share& part : slice_of(pass, slice)) body(part);
   }
 }
@@ -121,16 +125,16 @@ void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output)
   const Tensor weight = rows_of(weight_->value);
   const ConstTensor bias =
       bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(columns_of(bias_->value));
-  if (is_cut(pass, LinearCut::by_outputs)) {
+  if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
       gemm(input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
            output.col_range(at.first, at.count), GemmMode::overwrite,
            bias.empty() ? bias : bias.col_range(at.first, at.count));
     });
-  } else if (is_cut(pass, LinearCut::by_inputs)) {
+  } else if (cuts_inputs(pass)) {
     sum_of_products(pass.arena, own_slices(pass), output,
                     [&](int64_t row, int64_t rows, int slice, Tensor product) {
-                      const Share at = slice_of(pass, slice).front();
+                      const Share at = slice_of(pass, first_slice(pass) + slice).front();
                       gemm(input.row_range(row, rows).col_range(at.first, at.count), Transpose::no,
                            weight.col_range(at.first, at.count), Transpose::yes, product,
                            GemmMode::overwrite, slice == 0 ? bias : ConstTensor{});
@@ -150,7 +154,7 @@ void Linear::add_input_gradient(ConstTensor output_gradient, const Share& output
 Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
   const Linear& first = *layers.front().layer;
   const ConstTensor dy = layers.front().output_gradient;
-  const bool in_slices = first.is_cut(pass, LinearCut::by_outputs);
+  const bool in_slices = first.cuts_outputs(pass);
   const Tensor gradient =
       pass.arena.take(in_slices ? value_type(dy.dtype) : dy.dtype, dy.rows, first.inputs_);
   const auto add_all = [&](const auto& outputs_of, int64_t row, Tensor sum) {
@@ -163,11 +167,14 @@ Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
     }
   };
   if (in_slices) {
-    sum_of_products(pass.arena, first.own_slices(pass), gradient,
-                    [&](int64_t row, int64_t, int slice, Tensor sum) {
-                      add_all([&](const Linear& at) { return at.slice_of(pass, slice); }, row, sum);
-                    });
-  } else if (first.is_cut(pass, LinearCut::by_inputs)) {
+    sum_of_products(
+        pass.arena, first.own_slices(pass), gradient,
+        [&](int64_t row, int64_t, int slice, Tensor sum) {
+          add_all(
+              [&](const Linear& at) { return at.slice_of(pass, first.first_slice(pass) + slice); },
+              row, sum);
+        });
+  } else if (first.cuts_inputs(pass)) {
     first.for_each_slice(pass, [&](const Share& at) {
       gemm(dy, Transpose::no, first.weight_->value.col_range(at.first, at.count), Transpose::no,
            gradient.col_range(at.first, at.count));
@@ -195,12 +202,12 @@ Tensor Linear::backward(Pass& pass, std::span<const Backward> layers) {
 void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   const Tensor gradient = rows_of(weight_->gradient);
   const ConstTensor dy = saved.output_gradient, x = saved.input;
-  if (is_cut(pass, LinearCut::by_outputs)) {
+  if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
       gemm(dy.col_range(at.first, at.count), Transpose::yes, x, Transpose::no,
            gradient.row_range(at.first, at.count), GemmMode::accumulate);
     });
-  } else if (is_cut(pass, LinearCut::by_inputs)) {
+  } else if (cuts_inputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
       gemm(dy, Transpose::yes, x.col_range(at.first, at.count), Transpose::no,
            gradient.col_range(at.first, at.count), GemmMode::accumulate);

@@ -27,7 +27,15 @@
 
 namespace tutti::training {
 
-enum class LinearCut : uint8_t { none, by_outputs, by_inputs };
+enum class LinearCut : uint8_t {
+  none,
+  by_outputs,
+  by_inputs,
+  // Deterministic mode: each tensor rank has the whole weight and makes all outputs, but of the
+  // input's gradient a part of the sum, as if the weight were cut by outputs. The parameters'
+  // gradients are whole.
+  replicated,
+};
 
 struct LinearOptions {
   bool bias = true;
@@ -78,10 +86,16 @@ class Linear {
   static Tensor backward(Pass& pass, std::span<const Backward> layers);
 
  private:
-  // Of the cut dimension what this rank's slice `slice` is, of each packed part.
+  // Of the cut dimension what slice `slice` of all is, of each packed part, as this rank has it.
   std::vector<Share> slice_of(const Pass& pass, int slice) const;
   int own_slices(const Pass& pass) const { return pass.slices / ranks_; }
-  bool is_cut(const Pass& pass, LinearCut by) const { return cut_ == by && pass.slices > 1; }
+  int first_slice(const Pass& pass) const { return place_ * own_slices(pass); }
+  bool cuts_outputs(const Pass& pass) const {
+    return pass.slices > 1 && (cut_ == LinearCut::by_outputs || cut_ == LinearCut::replicated);
+  }
+  bool cuts_inputs(const Pass& pass) const {
+    return pass.slices > 1 && cut_ == LinearCut::by_inputs;
+  }
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
   // Adds to `gradient`, or overwrites it with, a part of this layer's.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
 #include "training/modules/key_value_cache.h"
 
@@ -26,16 +27,27 @@ SelfAttentionOptions checked(SelfAttentionOptions options) {
   return options;
 }
 
-// Of the heads of keys those that serve this rank's heads of queries, where they cannot be cut over
-// the tensor ranks: some ranks then have the same ones.
-std::optional<Share> own_key_heads(const ParameterTable& table,
-                                   const SelfAttentionOptions& options) {
-  const int ranks = table.mesh().size(Axis::tensor);
-  if (options.key_heads % ranks == 0) return std::nullopt;
+// Whether tensor ranks cannot have heads of keys of their own.
+bool share_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
+  return options.key_heads % table.mesh().size(Axis::tensor) != 0;
+}
+
+// Of all heads of keys those that this rank's heads of queries look at.
+Share own_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   const int64_t group = options.heads / options.key_heads;
-  const int64_t queries = options.heads / ranks;
+  const int64_t queries = options.heads / table.mesh().size(Axis::tensor);
   const int64_t first = table.mesh().place(Axis::tensor) * queries;
-  return Share{first / group, (first + queries - 1) / group + 1 - first / group};
+  return {first / group, (first + queries - 1) / group + 1 - first / group};
+}
+
+LinearOptions layer_of_keys(const ParameterTable& table, const SelfAttentionOptions& options) {
+  if (!share_key_heads(table, options)) {
+    return {.bias = options.bias, .cut = LinearCut::by_outputs};
+  }
+  if (options.slices > 1) return {.bias = options.bias, .cut = LinearCut::replicated};
+  const Share keys = own_key_heads(table, options);
+  return {.bias = options.bias,
+          .chosen = Share{keys.first * options.head_size, keys.count * options.head_size}};
 }
 
 std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
@@ -51,24 +63,29 @@ std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
   std::vector<Linear> layers;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const LinearOptions cut{.bias = options.bias, .cut = LinearCut::by_outputs, .parts = packed};
-    LinearOptions chosen{.bias = options.bias, .chosen = own_key_heads(table, options)};
-    if (chosen.chosen) {
-      chosen.chosen->first *= options.head_size;
-      chosen.chosen->count *= options.head_size;
-    }
     layers.emplace_back(table, cat(name, '.', options.in[i]), options.width, outputs[i],
-                        i > 0 && chosen.chosen ? chosen : cut);
+                        i == 0 ? cut : layer_of_keys(table, options));
   }
   return layers;
 }
 
-// With this rank's heads.
+// With the heads that this rank's layers make.
 SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions options) {
   const int ranks = table.mesh().size(Axis::tensor);
-  const std::optional<Share> keys = own_key_heads(table, options);
+  if (!share_key_heads(table, options)) {
+    options.key_heads /= ranks;
+  } else if (options.slices == 1) {
+    options.key_heads = own_key_heads(table, options).count;
+  }
   options.heads /= ranks;
-  options.key_heads = keys ? keys->count : options.key_heads / ranks;
   return options;
+}
+
+// Of these heads of keys those that its queries look at.
+Share looked_at(const ParameterTable& table, const SelfAttentionOptions& options) {
+  const Share all = own_key_heads(table, options);
+  const bool makes_all = share_key_heads(table, options) && options.slices > 1;
+  return {makes_all ? all.first : 0, all.count};
 }
 
 void copy_rows(ConstTensor from, Tensor to) {
@@ -77,11 +94,33 @@ void copy_rows(ConstTensor from, Tensor to) {
   }
 }
 
+// sums' columns of `size` = those of each `group` of parts, in the order of core/slices.h.
+void add_up_groups(Arena& arena, ConstTensor parts, int64_t group, int64_t size, Tensor sums) {
+  const ArenaScope scope(arena);
+  const Tensor row = arena.take(value_type(parts.dtype), 1, parts.cols);
+  const Tensor rounded = arena.take(sums.dtype, 1, size);
+  const auto part = [&](int64_t index) { return row.col_range(index * size, size); };
+  for (int64_t at = 0; at < parts.rows; ++at) {
+    row.dtype == parts.dtype ? copy(parts.row_range(at, 1), row)
+                             : convert(parts.row_range(at, 1), row);
+    for (int64_t head = 0; head < sums.cols / size; ++head) {
+      add_up_in_order(static_cast<int>(group), [&](int into, int term) {
+        const Tensor sum = part(head * group + into);
+        add(sum, part(head * group + term), sum);
+      });
+      const ConstTensor sum = part(head * group);
+      sum.dtype == rounded.dtype ? copy(sum, rounded) : convert(sum, rounded);
+      copy(rounded, sums.row_range(at, 1).col_range(head * size, size));
+    }
+  }
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name,
                              const SelfAttentionOptions& options)
     : options_(own_heads(table, checked(options))),
+      keys_(looked_at(table, checked(options))),
       group_(checked(options).heads / checked(options).key_heads),
       before_(table.mesh().place(Axis::tensor) * options_.heads % group_),
       in_(make_inputs(table, name, checked(options))),
@@ -100,7 +139,7 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
           .context = qkv.rows / pass.batch->samples,
           .heads = options_.heads,
           .head_size = options_.head_size,
-          .key_heads = options_.key_heads,
+          .key_heads = keys_.count,
           .group = group_,
           .before = before_,
           .starts = pass.batch->document_starts};
@@ -127,7 +166,7 @@ void SelfAttention::attend(Pass& pass, Saved& saved) const {
   const DType type = saved.qkv.dtype;
   saved.attended = pass.arena.take(type, shape.rows(), shape.width());
   saved.lse = pass.arena.take(value_type(type), shape.samples * shape.heads, shape.context);
-  ConstQkv inputs = split_qkv(shape, ConstTensor(saved.qkv));
+  ConstQkv inputs = split(ConstTensor(saved.qkv));
   if (pass.cache != nullptr) {
     const KeyValueCache::Layer& kept = pass.cache->of(this, type, shape.key_width());
     shape.past = pass.batch->first_position;
@@ -148,12 +187,59 @@ void SelfAttention::set_input(Saved& saved, ConstTensor input) const {
   for (size_t i = 0; i < in_.size(); ++i) saved.in[i].input = input;
 }
 
-Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+template <bool is_const>
+BasicQkv<is_const> SelfAttention::split(BasicTensor<is_const> qkv) const {
+  const int64_t queries = options_.heads * options_.head_size;
+  const int64_t keys = options_.key_heads * options_.head_size;
+  const int64_t first = keys_.first * options_.head_size;
+  const int64_t width = keys_.count * options_.head_size;
+  return {qkv.col_range(0, queries), qkv.col_range(queries + first, width),
+          qkv.col_range(queries + keys + first, width)};
+}
+
+// Deterministic mode, where heads of keys serve several of queries: the parts of a key's gradient
+// are made head by head of queries, and added up in one order, whoever made them.
+void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient, const Saved& saved,
+                                      Tensor gradient, const Gather& gather) const {
+  const ArenaScope scope(pass.arena);
+  const int64_t size = options_.head_size;
+  const Tensor& qkv = saved.qkv;
+  const auto take = [&] { return pass.arena.take(qkv.dtype, qkv.rows, options_.heads * size); };
+  const ConstQkv own = split(ConstTensor(qkv));
+  const Tensor keys = take(), values = take();  // of each head of queries
+  for (int64_t head = 0; head < options_.heads; ++head) {
+    const int64_t at = (before_ + head) / group_;
+    copy_rows(own.keys.col_range(at * size, size), keys.col_range(head * size, size));
+    copy_rows(own.values.col_range(at * size, size), values.col_range(head * size, size));
+  }
+  AttentionShape shape = this->shape(pass, qkv);
+  shape.key_heads = shape.heads;
+  shape.group = 1;
+  shape.before = 0;
+  const Qkv parts{gradient.col_range(0, options_.heads * size), take(), take()};
+  causal_attention_backward(shape, {own.queries, keys, values}, saved.attended, saved.lse,
+                            attended_gradient, parts, pass.arena);
+  int64_t first = options_.heads * size;
+  for (const Tensor& part : {parts.keys, parts.values}) {
+    const int64_t width = options_.key_heads * size;
+    const bool shared = group_ * options_.key_heads != options_.heads;
+    add_up_groups(pass.arena, shared ? gather(part) : ConstTensor(part), group_, size,
+                  gradient.col_range(first, width));
+    first += width;
+  }
+}
+
+Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
+                               const Gather& gather) const {
   const AttentionShape shape = this->shape(pass, saved.qkv);
   const Tensor attended_gradient = out_.backward(pass, output_gradient, saved.out);
   const Tensor gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
-  causal_attention_backward(shape, split_qkv(shape, ConstTensor(saved.qkv)), saved.attended,
-                            saved.lse, attended_gradient, split_qkv(shape, gradient), pass.arena);
+  if (pass.slices > 1 && group_ > 1) {
+    backward_by_heads(pass, attended_gradient, saved, gradient, gather);
+  } else {
+    causal_attention_backward(shape, split(ConstTensor(saved.qkv)), saved.attended, saved.lse,
+                              attended_gradient, split(gradient), pass.arena);
+  }
   if (options_.rope) {
     options_.rope->rotate_back(gradient, options_.heads + options_.key_heads, shape.context,
                                pass.batch->first_position);

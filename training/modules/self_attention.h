@@ -2,10 +2,12 @@
 // serve a group of queries (GQA, Ainslie et al. 2023): queries, keys and values by linear layers,
 // blocked attention, and a linear layer on what the heads found. The heads are cut over the ranks
 // along the tensor axis; what leaves forward and backward is each rank's part of a sum (linear.h).
-// Where the heads of keys cannot be cut, a rank computes those that its queries need.
+// Where the heads of keys cannot be cut, a rank computes those that its queries need; in
+// deterministic mode all of them.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +29,7 @@ struct SelfAttentionOptions {
   std::vector<std::string> in = {"c_attn"};
   std::string out = "c_proj";
   double output_deviation = 0.02;  // of the last layer's weights at the start
+  int slices = 1;                  // Pass::slices of all passes
 };
 
 class SelfAttention {
@@ -53,15 +56,25 @@ class SelfAttention {
   int64_t projected_width() const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Needs the input.
-  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  // Columns that each tensor rank has some of, of all of them.
+  using Gather = std::function<ConstTensor(ConstTensor)>;
+  // Needs the input. `gather` is called in deterministic mode where tensor ranks share heads of
+  // keys.
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
+                  const Gather& gather = {}) const;
 
  private:
   AttentionShape shape(const Pass& pass, const Tensor& qkv) const;
   // What the i-th linear layer makes.
   Tensor part(Tensor qkv, size_t layer) const;
+  // Of what they make together: the queries, and the keys and values that these look at.
+  template <bool is_const>
+  BasicQkv<is_const> split(BasicTensor<is_const> qkv) const;
+  void backward_by_heads(Pass& pass, ConstTensor attended_gradient, const Saved& saved,
+                         Tensor gradient, const Gather& gather) const;
 
   SelfAttentionOptions options_;  // with this rank's heads
+  Share keys_;                    // of the heads of keys that the layers make: this rank's queries'
   int64_t group_;                 // heads of queries that one of keys serves, on all ranks
   int64_t before_;                // of these, of this rank's first head of keys, on ranks before
   std::vector<Linear> in_;

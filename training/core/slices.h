@@ -9,10 +9,6 @@
 //            |---+---|
 #pragma once
 
-#include <cstdint>
-
-#include "training/core/placement.h"
-
 namespace tutti::training {
 
 // add(into, term) for the pairs of [0, count) in the tree's order; the sum is then in 0.
@@ -21,13 +17,6 @@ void add_up_in_order(int count, const Add& add) {
   for (int distance = 1; distance < count; distance *= 2) {
     for (int into = 0; into + distance < count; into += 2 * distance) add(into, into + distance);
   }
-}
-
-// Slice `slice` of those that the rank has, as a share of what it has: `count` things of all ranks
-// are cut.
-inline Share own_slice(int64_t count, int slices, int slice, const Share& own, int first_slice) {
-  const Share all = even_share(count, first_slice + slice, slices);
-  return {all.first - own.first, all.count};
 }
 
 }  // namespace tutti::training

@@ -29,7 +29,7 @@ Tensor ResidualStream::sum(Pass& pass, Tensor part) const {
   const Tensor found = converted(pass, part);
   if (found.dtype == pass.dtype) return found;
   const Tensor result = take(pass);
-  store(found, result);
+  convert(found, result);
   return result;
 }
 
@@ -39,10 +39,6 @@ Tensor ResidualStream::converted(Pass& pass, Tensor part) const {
 
 Tensor ResidualStream::take(Pass& pass) const {
   return pass.arena.take(pass.dtype, layout_.rows_at(place_, rows(pass)), width_);
-}
-
-void ResidualStream::store(ConstTensor from, Tensor to) {
-  from.dtype == to.dtype ? copy(from, to) : convert(from, to);
 }
 
 StreamNorm::StreamNorm(ParameterTable& table, const std::string& name, const ResidualStream& stream,

@@ -11,6 +11,7 @@
 
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/kernels/elementwise.h"
 #include "training/kernels/part_of.h"
 #include "training/modules/norm.h"
 #include "training/parallel/convert_layout.h"
@@ -44,7 +45,6 @@ class ResidualStream {
  private:
   Tensor converted(Pass& pass, Tensor part) const;
   Tensor take(Pass& pass) const;
-  static void store(ConstTensor from, Tensor to);
 
   MeshPlace place_;
   int64_t width_;
@@ -61,7 +61,7 @@ Tensor ResidualStream::sum_of_parts(Pass& pass, DType type, const Make& make) co
   const ArenaScope scope(pass.arena);
   const Tensor part = pass.arena.take(type, rows(pass), width_);
   make(part);
-  store(converted(pass, part), result);
+  convert(converted(pass, part), result);
   return result;
 }
 

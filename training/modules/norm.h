@@ -30,7 +30,6 @@ class Norm {
   // Adds the part of the gradients that comes of some of the rows to tensors of their shape.
   void add_gradients(Pass& pass, const Saved& saved, const Share& rows, Tensor gain,
                      Tensor bias) const;
-  NormKind kind() const { return kind_; }
   const Parameter& gain() const { return *gain_; }
   const Parameter* bias() const { return bias_; }  // null: none
 

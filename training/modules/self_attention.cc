@@ -101,15 +101,13 @@ void add_up_groups(Arena& arena, ConstTensor parts, int64_t group, int64_t size,
   const Tensor rounded = arena.take(sums.dtype, 1, size);
   const auto part = [&](int64_t index) { return row.col_range(index * size, size); };
   for (int64_t at = 0; at < parts.rows; ++at) {
-    row.dtype == parts.dtype ? copy(parts.row_range(at, 1), row)
-                             : convert(parts.row_range(at, 1), row);
+    convert(parts.row_range(at, 1), row);
     for (int64_t head = 0; head < sums.cols / size; ++head) {
       add_up_in_order(static_cast<int>(group), [&](int into, int term) {
         const Tensor sum = part(head * group + into);
         add(sum, part(head * group + term), sum);
       });
-      const ConstTensor sum = part(head * group);
-      sum.dtype == rounded.dtype ? copy(sum, rounded) : convert(sum, rounded);
+      convert(part(head * group), rounded);
       copy(rounded, sums.row_range(at, 1).col_range(head * size, size));
     }
   }
@@ -119,11 +117,14 @@ void add_up_groups(Arena& arena, ConstTensor parts, int64_t group, int64_t size,
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name,
                              const SelfAttentionOptions& options)
-    : options_(own_heads(table, checked(options))),
-      keys_(looked_at(table, checked(options))),
-      group_(checked(options).heads / checked(options).key_heads),
+    : SelfAttention(table, name, Whole{checked(options)}) {}
+
+SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, const Whole& whole)
+    : options_(own_heads(table, whole.options)),
+      keys_(looked_at(table, whole.options)),
+      group_(whole.options.heads / whole.options.key_heads),
       before_(table.mesh().place(Axis::tensor) * options_.heads % group_),
-      in_(make_inputs(table, name, checked(options))),
+      in_(make_inputs(table, name, whole.options)),
       out_(table, cat(name, '.', options_.out),
            table.mesh().size(Axis::tensor) * options_.heads * options_.head_size, options_.width,
            {.bias = options_.bias,

@@ -64,6 +64,12 @@ class SelfAttention {
                   const Gather& gather = {}) const;
 
  private:
+  // Of all ranks' heads.
+  struct Whole {
+    SelfAttentionOptions options;
+  };
+  SelfAttention(ParameterTable& table, const std::string& name, const Whole& whole);
+
   AttentionShape shape(const Pass& pass, const Tensor& qkv) const;
   // What the i-th linear layer makes.
   Tensor part(Tensor qkv, size_t layer) const;

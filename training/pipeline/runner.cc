@@ -23,6 +23,19 @@ Pass in_arena(const PassContext& context, Arena& arena) { return {context, arena
 
 }  // namespace
 
+bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit) {
+  return options.checkpoint_units && unit + 1 < std::ssize(model.units()) &&
+         !model.units()[static_cast<size_t>(unit)]->backward_needs_nothing();
+}
+
+bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit) {
+  const Unit& its = *model.units()[static_cast<size_t>(unit)];
+  return options.partition_checkpoints && unit + 1 < part.end &&
+         is_checkpointed(model, options, unit + 1) &&
+         (is_checkpointed(model, options, unit) || its.backward_needs_nothing()) &&
+         its.output_shape().layout == kReplicated;
+}
+
 ModelRunner::Slot& ModelRunner::slot(int index) {
   const auto at = static_cast<size_t>(index);
   while (slots_.size() <= at) slots_.emplace_back(options_.backend);
@@ -69,7 +82,7 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);
     Tensor& kept = slot.outputs[static_cast<size_t>(index - part.units.begin)];
-    if (keeps_part(slot, index)) {
+    if (keeps_rows(slot, index)) {
       output = forward_in_scratch(slot, index, input);
       const ConstTensor own = own_rows(output);
       kept = slot.arena.take(own.dtype, own.rows, own.cols);
@@ -83,13 +96,6 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
   }
   wait_for_units();
   return output;
-}
-
-bool ModelRunner::keeps_part(const Slot& slot, int index) {
-  return options_.partition_checkpoints && index + 1 < slot.units.end &&
-         is_checkpointed(index + 1) &&
-         (is_checkpointed(index) || unit(index).backward_needs_nothing()) &&
-         unit(index).output_shape().layout == kReplicated;
 }
 
 ConstTensor ModelRunner::own_rows(ConstTensor output) {
@@ -140,7 +146,7 @@ ConstTensor ModelRunner::input_anew(Slot& slot, Pass& pass, int index) {
   const int first = slot.units.begin;
   if (index == first) return slot.input;
   const Tensor& kept = slot.outputs[static_cast<size_t>(index - first) - 1];
-  if (!keeps_part(slot, index - 1)) return kept;
+  if (!keeps_rows(slot, index - 1)) return kept;
   const int64_t rows = unit(index - 1).output_shape().rows * pass.batch->samples;
   return convert_layout(pass, model_.parameters().mesh(), ConstTensor(kept), {rows, kept.cols},
                         kTensorRows, kReplicated);

@@ -42,6 +42,12 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+// Whether the unit's forward is done anew in backward.
+bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit);
+// Whether of the unit's output each tensor rank keeps its rows: in this part of the model it is the
+// input of a unit that is done anew, and of nothing that is kept itself.
+bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit);
+
 // What backward starts with (pass.h).
 struct LossScales {
   double target = 1;
@@ -125,8 +131,6 @@ class ModelRunner {
               bool training, const LossScales& scales);
   Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);
   Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
-  // Whether the unit's output is kept in parts: it is no input of what is kept itself.
-  bool keeps_part(const Slot& slot, int index);
   Tensor forward_in_scratch(Slot& slot, int index, ConstTensor input);
   ConstTensor own_rows(ConstTensor output);
   ConstTensor input_anew(Slot& slot, Pass& pass, int index);
@@ -134,9 +138,11 @@ class ModelRunner {
   UnitRange all() const { return {0, unit_count()}; }
   int unit_count() const { return static_cast<int>(model_.units().size()); }
   Unit& unit(int index) { return *model_.units()[static_cast<size_t>(index)]; }
-  bool is_checkpointed(int index) {
-    return options_.checkpoint_units && index + 1 < unit_count() &&
-           !unit(index).backward_needs_nothing();
+  bool is_checkpointed(int index) const {
+    return training::is_checkpointed(model_, options_, index);
+  }
+  bool keeps_rows(const Slot& slot, int index) const {
+    return training::keeps_rows(model_, options_, slot.units, index);
   }
 
   Model& model_;

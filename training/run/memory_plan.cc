@@ -52,33 +52,24 @@ class PartPlan {
   }
 
  private:
-  const Unit& unit(int index) const { return *model_.units()[static_cast<size_t>(index)]; }
   bool is_last(int index) const { return index + 1 == std::ssize(model_.units()); }
-  bool is_checkpointed(int index) const {
-    return runner_.checkpoint_units && !is_last(index) && !unit(index).backward_needs_nothing();
-  }
-  bool keeps_part(int index) const {
-    return runner_.partition_checkpoints && index + 1 < units_.end && is_checkpointed(index + 1) &&
-           (is_checkpointed(index) || unit(index).backward_needs_nothing()) &&
-           unit(index).output_shape().layout == kReplicated;
-  }
   int64_t part_of(int64_t bytes) const {
-    const MeshPlace& mesh = model_.parameters().mesh();
-    return bytes / mesh.size(Axis::tensor);
+    return bytes / model_.parameters().mesh().size(Axis::tensor);
   }
 
   void add(int index) {
     const UnitMemory& memory = profile_.memory[static_cast<size_t>(index)];
     const int64_t output = profile_.layers[static_cast<size_t>(index)].activation_bytes;
     const int64_t gradient = is_last(index) ? 0 : output;
-    const bool in_scratch = keeps_part(index);
+    const bool in_scratch = keeps_rows(model_, runner_, units_, index);
+    const bool anew = is_checkpointed(model_, runner_, index);
     int64_t backward = memory.backward;
     validation_ = std::max(validation_, input_ + memory.forward);
-    if (is_checkpointed(index)) {
+    if (anew) {
       backward = gathered_ + std::max(memory.forward, memory.kept + memory.backward);
       temporary_ = std::max(temporary_, gathered_ + memory.forward);
     }
-    if (in_scratch || is_checkpointed(index)) {
+    if (in_scratch || anew) {
       kept_ += in_scratch ? part_of(output) : output;
       most_kept_ = std::max(most_kept_, kept_);
     } else {

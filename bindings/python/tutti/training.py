@@ -58,6 +58,7 @@ class Step:
     validation_loss: float | None = None  # where validate_every wanted it
     perplexity: float | None = None  # the same of a language model
     losses: dict[str, float] | None = None  # of what the model's units add, where there is any
+    bytes_sent_by_axis: dict[str, float] | None = None  # tensor, data, pipeline: what sent any
     epochs: list[float] | None = None  # how often each data set has been gone through
 
 

@@ -132,7 +132,9 @@ Stage stage_of(Model& model, const TrainOptions& options, int stages, int stage,
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
   const std::vector<int> cut =
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
-  return {plans.training(passes), make_placement(plans.layout(), model, cut, stage)};
+  // Without a flush in between: until as many versions of weights are there as ever.
+  const int64_t steps = plans.flushed() ? 1 : 2 * stages;
+  return {plans.training(passes, steps), make_placement(plans.layout(), model, cut, stage)};
 }
 
 // Of each slot, what the largest of the chunks takes that it is used for.
@@ -261,6 +263,8 @@ MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
     const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
     report.storage.gathered += spec.local_count() * bytes_of(gradients);
   }
+  const int versions = stage.plan.ranks[static_cast<size_t>(stage_number)].versions;
+  report.storage.gathered += (versions - 1) * report.storage.parameters;  // older ones
   if (stages > 1) {
     report.boundaries =
         planned_messages(stage.plan, stage_number) * profile_.layers.front().activation_bytes;

@@ -56,6 +56,58 @@ TEST_F(TwoHosts, RanksInTurn) {
   for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
 }
 
+// Two stages of a pipeline, one on each host, of one and of two tensor ranks: the activations and
+// their gradients cross the cable once, in as many parts as there are tensor ranks.
+TEST_F(TwoHosts, WhatCrossesBetweenStagesIsCutOverTensorRanks) {
+  write("text", std::string(4096, 'a') + " text to learn from " + std::string(4096, 'b'));
+  const auto sent = [&] {
+    return std::stod(
+        shell(cat("ip netns exec ", a_, " cat /sys/class/net/cable/statistics/tx_bytes")).out);
+  };
+  // 20 steps x 8 samples x 128 tokens x 64 values of f32, from the first stage to the second one.
+  constexpr double kForward = 20.0 * 8 * 128 * 64 * 4;
+  for (const int tensor : {1, 2}) {
+    const std::string file = path(cat("steps-", tensor));
+    const double before = sent();
+    const Result result = start_tutti_on_both(2 * tensor, {"train",
+                                                           "--data",
+                                                           path("text"),
+                                                           "--model",
+                                                           "gpt2",
+                                                           "--layers",
+                                                           "2",
+                                                           "--heads",
+                                                           "2",
+                                                           "--width",
+                                                           "64",
+                                                           "--context",
+                                                           "128",
+                                                           "--batch",
+                                                           "8",
+                                                           "--micro-batch",
+                                                           "4",
+                                                           "--steps",
+                                                           "20",
+                                                           "--dp",
+                                                           "1",
+                                                           "--pp",
+                                                           "2",
+                                                           "--tp",
+                                                           std::to_string(tensor),
+                                                           "--json",
+                                                           file,
+                                                           "--validation-samples",
+                                                           "1"})
+                              .finish();
+    ASSERT_EQ(result.code, 0) << result.err;
+    const double crossed = sent() - before;
+    EXPECT_GT(crossed, kForward) << tensor;
+    EXPECT_LT(crossed, 1.1 * kForward) << tensor << ": not once for each tensor rank";
+    const Json step = Json::parse(split(read(file), '\n').front());
+    EXPECT_EQ(step["bytes_sent_by_axis"]["pipeline"], kForward / 20 / tensor);
+  }
+}
+
 // tutti chaos takes the cable away: for a while, which costs nothing but time, and for good.
 TEST_F(TwoHosts, AreCutApartByChaos) {
   const std::string link = a_ + "/cable";

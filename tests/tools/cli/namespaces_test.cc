@@ -69,36 +69,11 @@ TEST_F(TwoHosts, WhatCrossesBetweenStagesIsCutOverTensorRanks) {
   for (const int tensor : {1, 2}) {
     const std::string file = path(cat("steps-", tensor));
     const double before = sent();
-    const Result result = start_tutti_on_both(2 * tensor, {"train",
-                                                           "--data",
-                                                           path("text"),
-                                                           "--model",
-                                                           "gpt2",
-                                                           "--layers",
-                                                           "2",
-                                                           "--heads",
-                                                           "2",
-                                                           "--width",
-                                                           "128",
-                                                           "--context",
-                                                           "256",
-                                                           "--batch",
-                                                           "8",
-                                                           "--micro-batch",
-                                                           "4",
-                                                           "--steps",
-                                                           "20",
-                                                           "--dp",
-                                                           "1",
-                                                           "--pp",
-                                                           "2",
-                                                           "--tp",
-                                                           std::to_string(tensor),
-                                                           "--json",
-                                                           file,
-                                                           "--validation-samples",
-                                                           "1"})
-                              .finish();
+    const std::string command =
+        cat("train --data ", path("text"), " --json ", file, " --dp 1 --pp 2 --tp ", tensor,
+            " --model gpt2 --layers 2 --heads 2 --width 128 --context 256 --untied --batch 8",
+            " --micro-batch 4 --steps 20 --validation-samples 1");
+    const Result result = start_tutti_on_both(2 * tensor, split(command, ' ')).finish();
     ASSERT_EQ(result.code, 0) << result.err;
     const double crossed = sent() - before;
     EXPECT_GT(crossed, kForward) << tensor;

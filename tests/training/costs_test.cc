@@ -253,8 +253,10 @@ TEST_P(TensorCosts, FollowTheFormulas) {
   std::vector<double> told(static_cast<size_t>(ranks));
   int64_t wire = 0;
   run_ranks(ranks, [&](const Job& job) {
+    Trace trace;
     TinyRank rank(job, cut(run));
     rank.step();  // groups are made
+    rank.replica.record(trace);
     rank.replica.world().barrier();
     if (job.rank == 0) wire -= bytes_on_the_wire;
     rank.replica.world().barrier();
@@ -262,6 +264,11 @@ TEST_P(TensorCosts, FollowTheFormulas) {
     const double before = rank.replica.bytes_by_axis()[tensor];
     rank.step();
     told[static_cast<size_t>(job.rank)] = rank.replica.bytes_by_axis()[tensor] - before;
+    int64_t traced = 0;
+    for (const TraceEvent& event : trace.events()) {
+      if (event.name.starts_with("tensor ")) traced += event.arguments.front().value;
+    }
+    EXPECT_EQ(static_cast<double>(traced), told[static_cast<size_t>(job.rank)]);
     rank.replica.world().barrier();
     if (job.rank == 0) wire += bytes_on_the_wire;
   });

@@ -374,6 +374,7 @@ void Replica::record(Trace& trace) {
   trace_ = &trace;
   tracing_.emplace(probe_, model_, trace);
   synchronizer_->observe(record_collectives(trace));
+  mesh_.record(trace);
   gradients_.set_hooks(*tracing_);
   if (pipelined()) gradients_.record(trace);
 }

@@ -38,7 +38,7 @@ class Line {
         size_(place.size(axis)),
         whole_(whole) {}
   ~Line() {
-    if (!alone()) pass_.mesh->add_said(axis_, sent_, Clock::now() - start_);
+    if (call_ != nullptr) pass_.mesh->add_said(axis_, call_, sent_, start_);
   }
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
@@ -54,7 +54,7 @@ class Line {
     } else {
       ranks().all_gatherv(buffer_of(own), buffer_of(all),
                           blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
-      count_share_of(all);
+      count("all_gather", all);
     }
     return all;
   }
@@ -70,7 +70,7 @@ class Line {
     }
     const Blocks cut = blocks([&](int rank) { return columns_of(rank).count * own.rows; });
     ranks().all_gatherv(buffer_of(own), buffer_of(parts), cut);
-    count_share_of(all);
+    count("all_gather", all);
     unpack_columns(parts, all);
     return all;
   }
@@ -112,11 +112,10 @@ class Line {
     if (pass_.slices > 1) {
       const Tensor own = summed_rows(tensor);
       ranks().all_gatherv(buffer_of(as_const(own)), buffer_of(tensor), row_blocks(tensor.cols));
-      count_share_of(tensor);
+      count("all_reduce", tensor);
     } else {
       ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor));
-      count_share_of(tensor);  // as a reduce-scatter
-      count_share_of(tensor);  // and an all-gather
+      count("all_reduce", tensor, 2);
     }
     return tensor;
   }
@@ -124,8 +123,7 @@ class Line {
   void take_largest(Tensor tensor) const {
     if (alone()) return;
     ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor), ReduceOp::max);
-    count_share_of(tensor);
-    count_share_of(tensor);
+    count("all_reduce", tensor, 2);
   }
 
   // This rank's rows of the sum, in the tensor's memory.
@@ -137,7 +135,7 @@ class Line {
     } else {
       ranks().reduce_scatterv(as_const(buffer_of(tensor)), buffer_of(own), row_blocks(tensor.cols));
     }
-    count_share_of(tensor);
+    count("reduce_scatter", tensor);
     return own;
   }
 
@@ -147,10 +145,11 @@ class Line {
 
   bool alone() const { return pass_.mesh == nullptr; }
   Communicator& ranks() const { return pass_.mesh->along(axis_); }
-  // What algorithms that send no more than they must send of a tensor that is gathered, or
-  // scattered.
-  void count_share_of(ConstTensor tensor) const {
-    sent_ += static_cast<double>(tensor.bytes()) * (size_ - 1) / size_;
+  // What algorithms that send no more than they must send of a tensor that is gathered, scattered,
+  // or both.
+  void count(const char* call, ConstTensor tensor, int times = 1) const {
+    call_ = call;
+    sent_ += times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_;
   }
   Share rows_of(int rank) const { return even_share(whole_.rows, rank, size_); }
   Share columns_of(int rank) const { return even_share(whole_.cols, rank, size_); }
@@ -171,7 +170,7 @@ class Line {
       zero(to);
     } else {
       ranks().all_to_allv(buffer_of(from), blocks(sent), buffer_of(to), blocks(received));
-      count_share_of(from);
+      count("all_to_all", from);
     }
   }
 
@@ -192,7 +191,8 @@ class Line {
   int size_;
   WholeShape whole_;
   Clock::time_point start_ = Clock::now();
-  mutable double sent_ = 0;  // bytes
+  mutable const char* call_ = nullptr;  // that was made
+  mutable double sent_ = 0;             // bytes
 };
 
 std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationLayout& to) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/core/group.h"
+#include "training/core/trace.h"
 
 namespace tutti::training {
 
@@ -82,9 +83,17 @@ Communicator& Mesh::group(AxisSet axes) {
   return group;
 }
 
-void Mesh::add_said(Axis axis, double bytes, std::chrono::nanoseconds waited) {
+void Mesh::add_said(Axis axis, const char* call, double bytes,
+                    std::chrono::steady_clock::time_point start) {
+  const auto end = std::chrono::steady_clock::now();
   said_->bytes[static_cast<size_t>(axis)] += bytes;
-  said_->waited += waited;
+  said_->waited += end - start;
+  if (said_->trace == nullptr) return;
+  said_->trace->add({cat(name(axis), ' ', call),
+                     TraceCategory::communication,
+                     start,
+                     end,
+                     {{"bytes", static_cast<int64_t>(bytes)}}});
 }
 
 void Mesh::abort(const std::string& reason) {

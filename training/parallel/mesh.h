@@ -17,6 +17,8 @@
 
 namespace tutti::training {
 
+class Trace;
+
 // Ranks along each axis. 0 (of one axis): as many as the job's ranks leave.
 struct MeshShape {
   int tensor = 1;
@@ -46,9 +48,14 @@ class Mesh {
   struct Said {
     std::array<double, kAxes> bytes = {};
     std::chrono::nanoseconds waited{0};
+    Trace* trace = nullptr;
   };
   const Said& said() const { return *said_; }
-  void add_said(Axis axis, double bytes, std::chrono::nanoseconds waited);
+  // One call, a literal ("all_reduce"), that ends now.
+  void add_said(Axis axis, const char* call, double bytes,
+                std::chrono::steady_clock::time_point start);
+  // Such calls are events of it from now on; it outlives this and copies.
+  void record(Trace& trace) { said_->trace = &trace; }
 
   // Aborts the world and all groups that were made, on every rank.
   void abort(const std::string& reason);

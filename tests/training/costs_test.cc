@@ -233,7 +233,7 @@ class TensorCosts : public ::testing::TestWithParam<std::tuple<int, bool>> {
 INSTANTIATE_TEST_SUITE_P(Meshes, TensorCosts,
                          ::testing::Combine(::testing::Values(2, 4), ::testing::Bool()));
 
-// Of a step with one micro-batch of s tokens and L blocks of width h, on each of t ranks, in units
+// The bytes of a step with one micro-batch of s tokens and L blocks of width h, per rank, in units
 // of (t - 1) / t s h values. An all-reduce is two: forward after the embedding and twice in each
 // block, backward before the head's normalization and twice in each block. Where rows are shared
 // the first half of it is a reduce-scatter, the second an all-gather; and backward gathers what was

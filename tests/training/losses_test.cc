@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/training/support/masked_data.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/kernels/elementwise.h"
 
@@ -31,42 +32,15 @@ using tutti::testing::run_ranks_catching;
 
 // --- ignored targets ---
 
-// Of each example so many first targets are ignored.
-using Ignored = int64_t (*)(uint64_t example);
-
-class Masked : public DataSet {
- public:
-  explicit Masked(Ignored ignored) : ignored_(ignored) {}
-  uint64_t size() const override { return whole_->size(); }
-  uint64_t validation_size() const override { return whole_->validation_size(); }
-  void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
-    whole_->add(example, epoch, batch);
-    mask(example, batch);
-  }
-  void add_validation(uint64_t example, Batch& batch) const override {
-    whole_->add_validation(example, batch);
-    mask(example, batch);
-  }
-  uint64_t fingerprint() const override { return whole_->fingerprint(); }
-
- private:
-  void mask(uint64_t example, Batch& batch) const {
-    std::fill_n(batch.targets.end() - testing::kTinyContext, ignored_(example), -100);
-  }
-
-  std::unique_ptr<DataSet> whole_ = testing::tiny_data();
-  Ignored ignored_;
-};
-
 // Every third example has no target that counts, the others have 1 to 16 of 16.
 int64_t many(uint64_t example) {
   return example % 3 == 0 ? testing::kTinyContext : static_cast<int64_t>(example % 16);
 }
 int64_t all(uint64_t) { return testing::kTinyContext; }
 
-TinyRun masked_run(Ignored ignored) {
+TinyRun masked_run(testing::Ignored ignored) {
   TinyRun run;
-  run.other_data = [=] { return std::make_unique<Masked>(ignored); };
+  run.other_data = [=] { return std::make_unique<testing::MaskedData>(ignored); };
   run.batch = 6;
   run.micro_batch = 1;
   run.steps = 8;

@@ -91,7 +91,7 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
               (stage < 2 ? 0.02 : 0.05) * static_cast<double>(total(measured)));
 }
 
-// What a unit of the model takes from its arena, against the formula, beside Megatron-LM's.
+// A block's bytes in the arena equal the formula, which is printed beside Megatron-LM's.
 TEST(BlockActivationsTest, AreWhatABlockKeeps) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   for (const int tensor : {1, 2, 4}) {

@@ -28,7 +28,7 @@ namespace {
 using testing::Outcome;
 using testing::TinyRun;
 
-// What can be chosen, and how many ways there are.
+// The choices of a combination, and the number of ways of each.
 enum Choice : size_t { tensor, sp, data, stages, zero, kind, dropout, recompute, chunk, batch };
 constexpr size_t kChoices = 10;
 constexpr std::array<int, kChoices> kWays = {4, 2, 3, 3, 4, 3, 2, 4, 2, 2};

@@ -166,7 +166,7 @@ TEST(Placement, RunsAreAsLongAsTheyCanBe) {
   EXPECT_EQ(Slice({8, 6}).run_from(5).count, 43);
 }
 
-// Of 7 rows and 3 ranks; and packed parts of 5 and 1: whoever has more is not always the first.
+// 7 rows on 3 ranks, and packed parts of 5 and 1 on 2: the larger share is not always the first.
 TEST(Placement, CutsNeedNotComeOutEven) {
   const Placement rows{.cuts = {{Axis::tensor, 0}}};
   int64_t all = 0;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/text.h"
+#include "tests/training/support/masked_data.h"
 #include "tests/training/support/meshes.h"
 #include "tests/training/support/tiny_run.h"
-#include "training/data/data_set.h"
 
 namespace tutti::training {
 namespace {
@@ -36,37 +36,17 @@ std::vector<Grid> grids() {
 class SilentBugs : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, SilentBugs, ::testing::Values("gpt2", "llama", "few keys"));
 
-// Every other example has no target that counts, the others' are shifted away in part: some
-// micro-batches, and some ranks' whole shares, have none.
-class Sparse : public DataSet {
- public:
-  uint64_t size() const override { return whole_->size(); }
-  uint64_t validation_size() const override { return whole_->validation_size(); }
-  void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
-    whole_->add(example, epoch, batch);
-    mask(example, batch);
-  }
-  void add_validation(uint64_t example, Batch& batch) const override {
-    whole_->add_validation(example, batch);
-    mask(example, batch);
-  }
-  uint64_t fingerprint() const override { return whole_->fingerprint(); }
-
- private:
-  static void mask(uint64_t example, Batch& batch) {
-    const auto ignored =
-        example % 2 == 0 ? testing::kTinyContext : 3 + static_cast<int>(example % 9);
-    std::fill_n(batch.targets.end() - testing::kTinyContext, ignored, -100);
-  }
-
-  std::unique_ptr<DataSet> whole_ = testing::tiny_data();
-};
+// Every other example has no target that counts, the others lack some: some micro-batches, and some
+// ranks' whole shares, have none.
+int64_t most(uint64_t example) {
+  return example % 2 == 0 ? testing::kTinyContext : 3 + static_cast<int64_t>(example % 9);
+}
 
 // The loss was divided by a rank's own count of targets, 0 among them.
 TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
   const auto sparse = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
-    run.other_data = [] { return std::make_unique<Sparse>(); };
+    run.other_data = [] { return std::make_unique<testing::MaskedData>(most); };
     run.micro_batch = 1;
     run.validation_samples = 8;
     return run;
@@ -123,8 +103,8 @@ TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
   }
 }
 
-// The norm left out, or doubled, parameters that are cut, partial or copied, so that clipping
-// differed by layout.
+// The gradient norm left out parameters that are cut, partial or copied, or counted them twice, so
+// that clipping differed by layout.
 TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
   const auto clipped = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
@@ -142,8 +122,8 @@ TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
   }
 }
 
-// Of a job with two groups of one kind ranks gathered over the other one, and samples were mixed:
-// [0, 1, 2, 3] became [0, 1, 0, 1].
+// Where a job has two groups of one kind, ranks gathered over the wrong one, and samples were
+// mixed: [0, 1, 2, 3] became [0, 1, 0, 1].
 TEST_P(SilentBugs, AGatherOverTheWrongGroup) {
   const auto one_each = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);

@@ -108,7 +108,7 @@ TEST_P(Meshes, TrainTheSameModelWithDropoutHoweverTheyCompute) {
   }
 }
 
-// What is kept between forward and backward in parts is the same when it is put together.
+// Activations that ranks keep in parts are the same, to the bit, when they are gathered.
 TEST_P(Meshes, KeepActivationsInParts) {
   for (const int stages : {1, 2}) {
     TinyRun run = run_of(kind(), with_rows({.tensor = 4, .stages = stages}), {}, 0.2);
@@ -150,7 +150,7 @@ TEST_F(TensorParallel, HeadsMustDivide) {
 
 // --- the same bits ---
 
-// What is said to tensor ranks is a tree of sums that one rank makes too.
+// Tensor ranks add up their parts in the tree of sums that one rank makes too.
 class Bits : public TensorParallel,
              public ::testing::WithParamInterface<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Bits,

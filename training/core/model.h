@@ -17,8 +17,8 @@
 
 namespace tutti::training {
 
-// What a unit hands to the next one: of each sample so many rows, over all ranks together, and how
-// the rows of a micro-batch's samples, one after the other, lie on the ranks.
+// The shape of the tensor that a unit hands to the next one: rows of each sample, counted over all
+// ranks, and the layout on the ranks of the rows of a micro-batch's samples, one after the other.
 struct OutputShape {
   int64_t rows = 1;
   int64_t cols = 0;

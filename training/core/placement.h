@@ -107,9 +107,9 @@ struct Placement {
   AxisSet cut_over() const;
 };
 
-// What the rank at `place` has. Throws Error(invalid_argument) where the placement makes no sense:
-// a dimension or an axis that is cut twice, a cut over the data or pipeline axis, parts that are
-// not the dimension, a partial sum over one of these axes.
+// The slice of the rank at `place`. Throws Error(invalid_argument) where the placement makes no
+// sense: a dimension or an axis that is cut twice, a cut over the data or pipeline axis, parts that
+// are not the dimension, a partial sum over one of these axes.
 Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                const MeshPlace& place);
 

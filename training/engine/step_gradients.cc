@@ -14,7 +14,7 @@ double mean_of(double sum, int64_t count) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-// Of the tensors between stages: all boundaries of units are alike.
+// The layout of all tensors between units, any of which may lie between two stages.
 ActivationLayout layout_between_units(const Model& model) {
   const auto& units = model.units();
   const ActivationLayout layout = units.front()->output_shape().layout;

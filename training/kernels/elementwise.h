@@ -32,6 +32,10 @@ void zero(Tensor x);
 // Of one type; the memory may overlap. These two also go from the host's memory to another
 // backend's and back, and are done then when they return.
 void copy(ConstTensor x, Tensor y);
+// The same of rows that lie apart.
+inline void copy_rows(ConstTensor x, Tensor y) {
+  for (int64_t row = 0; row < x.rows; ++row) copy(x.row_range(row, 1), y.row_range(row, 1));
+}
 // Between any two of f32, bf16 and f16, and between f32 and f64.
 void convert(ConstTensor x, Tensor y);
 

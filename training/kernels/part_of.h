@@ -4,7 +4,8 @@
 
 namespace tutti::training {
 
-// What is at hand (classes, rows) is [first, first + how many that is) of `all`. 0: it is all.
+// A kernel is given the classes, or rows, from `first` on, of `all` that there are. 0: all are
+// given.
 struct PartOf {
   int64_t first = 0;
   int64_t all = 0;

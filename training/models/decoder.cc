@@ -109,7 +109,9 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   const double sum_bytes = dtype == DType::f64 ? 8 : 4;
   const double statistics = options_.norm == NormKind::layer ? 4 : 2;
   const double rows = options_.compute.sequence_parallel ? tokens / t : tokens;
-  const double kept_keys = std::max(keys / t, 1.0);
+  // Where they cannot be cut, those of the first rank's queries, or in deterministic mode all.
+  const double first_keys = options_.compute.slices > 1 ? keys : std::ceil(keys / t);
+  const double kept_keys = std::fmod(keys, t) == 0 ? keys / t : first_keys;
   const double cut = (2 * heads / t + 2 * kept_keys) * head_size + hidden_kept * hidden / t;
   const double context_share = 5 * heads * static_cast<double>(options_.context) / width;
   const double megatron = options_.compute.sequence_parallel ? (34 + context_share) / t

@@ -1,7 +1,5 @@
 #include "training/modules/self_attention.h"
 
-#include <optional>
-
 #include "base/text.h"
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
@@ -86,12 +84,6 @@ Share looked_at(const ParameterTable& table, const SelfAttentionOptions& options
   const Share all = own_key_heads(table, options);
   const bool makes_all = share_key_heads(table, options) && options.slices > 1;
   return {makes_all ? all.first : 0, all.count};
-}
-
-void copy_rows(ConstTensor from, Tensor to) {
-  for (int64_t row = 0; row < from.rows; ++row) {
-    copy(from.row_range(row, 1), to.row_range(row, 1));
-  }
 }
 
 // sums' columns of `size` = those of each `group` of parts, in the order of core/slices.h.

@@ -22,12 +22,6 @@ Buffer buffer_of(Tensor tensor) {
   return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
 
-void copy_rows(ConstTensor from, Tensor to) {
-  for (int64_t row = 0; row < from.rows; ++row) {
-    copy(from.row_range(row, 1), to.row_range(row, 1));
-  }
-}
-
 // The ranks along one axis, of which this is one. The time that it lives is waited for them.
 class Line {
  public:
@@ -46,7 +40,7 @@ class Line {
   Share own_rows() const { return rows_of(place_); }
   Share own_columns() const { return columns_of(place_); }
 
-  Tensor gathered_rows(ConstTensor own) const {
+  Tensor gathered_rows(ConstTensor own) {
     const Tensor all = pass_.arena.take(own.dtype, whole_.rows, own.cols);
     if (alone()) {
       zero(all);
@@ -59,7 +53,7 @@ class Line {
     return all;
   }
 
-  Tensor gathered_columns(ConstTensor own) const {
+  Tensor gathered_columns(ConstTensor own) {
     const Tensor all = pass_.arena.take(own.dtype, own.rows, whole_.cols);
     const ArenaScope scope(pass_.arena);
     const Tensor parts = pass_.arena.take(own.dtype, 1, all.size());
@@ -76,7 +70,7 @@ class Line {
   }
 
   // Of each row that this rank has, all columns; of all rows, its own columns.
-  Tensor rows_to_columns(ConstTensor own) const {
+  Tensor rows_to_columns(ConstTensor own) {
     const int64_t columns = own_columns().count;
     const Tensor result = pass_.arena.take(own.dtype, whole_.rows, columns);
     const ArenaScope scope(pass_.arena);
@@ -94,7 +88,7 @@ class Line {
     return result;
   }
 
-  Tensor columns_to_rows(ConstTensor own) const {
+  Tensor columns_to_rows(ConstTensor own) {
     const int64_t rows = own_rows().count;
     const Tensor result = pass_.arena.take(own.dtype, rows, whole_.cols);
     const ArenaScope scope(pass_.arena);
@@ -107,11 +101,11 @@ class Line {
   }
 
   // In the tensor's memory.
-  Tensor summed(Tensor tensor) const {
+  Tensor summed(Tensor tensor) {
     if (alone()) return tensor;
     if (pass_.slices > 1) {
       const Tensor own = summed_rows(tensor);
-      ranks().all_gatherv(buffer_of(as_const(own)), buffer_of(tensor), row_blocks(tensor.cols));
+      ranks().all_gatherv(as_const(buffer_of(own)), buffer_of(tensor), row_blocks(tensor.cols));
       count("all_reduce", tensor);
     } else {
       ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor));
@@ -120,14 +114,14 @@ class Line {
     return tensor;
   }
 
-  void take_largest(Tensor tensor) const {
+  void take_largest(Tensor tensor) {
     if (alone()) return;
     ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor), ReduceOp::max);
     count("all_reduce", tensor, 2);
   }
 
   // This rank's rows of the sum, in the tensor's memory.
-  Tensor summed_rows(Tensor tensor) const {
+  Tensor summed_rows(Tensor tensor) {
     const Tensor own = tensor.row_range(own_rows().first, own_rows().count);
     if (alone()) return own;
     if (pass_.slices > 1) {
@@ -140,14 +134,11 @@ class Line {
   }
 
  private:
-  static ConstTensor as_const(Tensor tensor) { return tensor; }
-  static ConstBuffer as_const(const Buffer& buffer) { return tutti::as_const(buffer); }
-
   bool alone() const { return pass_.mesh == nullptr; }
   Communicator& ranks() const { return pass_.mesh->along(axis_); }
   // What algorithms that send no more than they must send of a tensor that is gathered, scattered,
   // or both.
-  void count(const char* call, ConstTensor tensor, int times = 1) const {
+  void count(const char* call, ConstTensor tensor, int times = 1) {
     call_ = call;
     sent_ += times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_;
   }
@@ -165,7 +156,7 @@ class Line {
   }
 
   template <typename Sent, typename Received>
-  void exchange(ConstTensor from, const Sent& sent, Tensor to, const Received& received) const {
+  void exchange(ConstTensor from, const Sent& sent, Tensor to, const Received& received) {
     if (alone()) {
       zero(to);
     } else {
@@ -191,8 +182,8 @@ class Line {
   int size_;
   WholeShape whole_;
   Clock::time_point start_ = Clock::now();
-  mutable const char* call_ = nullptr;  // that was made
-  mutable double sent_ = 0;             // bytes
+  const char* call_ = nullptr;  // that was made
+  double sent_ = 0;             // bytes
 };
 
 std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationLayout& to) {
@@ -209,8 +200,7 @@ std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationL
 
 // Where nothing is summed.
 template <bool is_const>
-BasicTensor<is_const> moved(const Line& line, BasicTensor<is_const> tensor, Spread from,
-                            Spread to) {
+BasicTensor<is_const> moved(Line& line, BasicTensor<is_const> tensor, Spread from, Spread to) {
   if (from == Spread::replicated && to == Spread::rows) {
     return tensor.row_range(line.own_rows().first, line.own_rows().count);
   }
@@ -231,7 +221,7 @@ ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tenso
                            const ActivationLayout& to) {
   const std::optional<Axis> axis = changed_axis(from, to);
   if (!axis || place.size(*axis) == 1) return tensor;
-  const Line line(pass, place, *axis, whole);
+  Line line(pass, place, *axis, whole);
   return moved(line, tensor, from.along(*axis), to.along(*axis));
 }
 
@@ -239,7 +229,7 @@ Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const W
                       const ActivationLayout& from, const ActivationLayout& to) {
   const std::optional<Axis> axis = changed_axis(from, to);
   if (!axis || place.size(*axis) == 1) return tensor;
-  const Line line(pass, place, *axis, whole);
+  Line line(pass, place, *axis, whole);
   const Spread wanted = to.along(*axis);
   if (from.along(*axis) != Spread::partial) return moved(line, tensor, from.along(*axis), wanted);
   if (wanted == Spread::rows) return line.summed_rows(tensor);

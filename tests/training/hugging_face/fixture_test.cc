@@ -87,7 +87,7 @@ TEST_P(HuggingFaceFixtureTest, Logits) {
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-5) << i;
 }
 
-// Of heads of keys that both ranks have each makes a part of the gradient.
+// Both ranks have the heads of keys that they share, and each makes a part of their gradient.
 void sum_partial_gradients(Rig& rig) {
   if (rig.test.pass.mesh == nullptr) return;
   for (int i = 0; i < rig.parameters.size(); ++i) {

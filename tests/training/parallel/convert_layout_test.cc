@@ -26,7 +26,7 @@ double whole_at(int64_t row, int64_t col, int64_t cols) {
   return static_cast<double>(row * cols + col + 1);
 }
 
-// What the rank at `place` has of the whole in this layout.
+// The part of the whole that the rank at `place` has in this layout.
 HostTensor part_of(const WholeShape& whole, Spread spread, const MeshPlace& place) {
   const int rank = place.place(Axis::tensor), ranks = place.size(Axis::tensor);
   Share rows{0, whole.rows}, cols{0, whole.cols};

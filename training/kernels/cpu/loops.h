@@ -121,8 +121,8 @@ struct Loops {
   void (*average_pool)(const Pooling& shape, const void* x, void* y, double factor);
   void (*average_pool_backward)(const Pooling& shape, const void* dy, void* dx, double factor);
 
-  // Losses in nats, one a row; statistics: maximum and log of the sum; returns how many targets had
-  // the largest logit.
+  // Of each row three sums, of classes from `first_class` on; statistics: maximum and log of the
+  // sum (cross_entropy.h).
   void (*cross_entropy_sums)(const void* logits, const int32_t* targets, int64_t first_class,
                              void* sums, int64_t rows, int64_t cols, int64_t stride);
   void (*cross_entropy_backward)(const void* logits, const int32_t* targets, int64_t first_class,

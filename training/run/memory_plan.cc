@@ -10,7 +10,6 @@
 #include "base/settings.h"
 #include "training/core/layout.h"
 #include "training/optimizers/registry.h"
-#include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
 
 namespace tutti::training {
@@ -103,11 +102,10 @@ int64_t planned_buckets(const Layout& layout) {
 
 // Buffers of messages that are there at once: of what comes, from its receive until the backward of
 // weights that it is for; of what goes, two.
-int64_t planned_messages(const pipeline::Plan& plan, int stage) {
+int64_t planned_messages(const pipeline::RankPlan& rank) {
   int64_t held = 0, most = 0;
-  const auto& actions = plan.ranks[static_cast<size_t>(stage)].actions;
   std::map<std::pair<int, int>, int64_t> received;  // by micro-batch and chunk
-  for (const Action& action : actions) {
+  for (const Action& action : rank.actions) {
     const Entry& entry = action.entry;
     if (action.kind == Action::Kind::receive) {
       ++received[{entry.micro_batch, entry.chunk}];
@@ -121,32 +119,16 @@ int64_t planned_messages(const pipeline::Plan& plan, int stage) {
   return most;
 }
 
-// The rank's stage of a pipeline; the whole model without one.
-struct Stage {
-  pipeline::Plan plan;
-  pipeline::Placement placement;
-};
-
-Stage stage_of(Model& model, const TrainOptions& options, int stages, int stage, int64_t passes) {
-  const PipelineOptions& pipeline = options.replica.pipeline;
-  pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  const std::vector<int> cut =
-      pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
-  // Without a flush in between: until as many versions of weights are there as ever.
-  const int64_t steps = plans.flushed() ? 1 : 2 * stages;
-  return {plans.training(passes, steps), make_placement(plans.layout(), model, cut, stage)};
-}
-
 // Of each slot, what the largest of the chunks takes that it is used for.
-int64_t planned_activations(const Model& model, const Profile& profile, const Stage& stage,
-                            int stage_number, const RunnerOptions& runner) {
-  const pipeline::RankPlan& rank = stage.plan.ranks[static_cast<size_t>(stage_number)];
+int64_t planned_activations(const Model& model, const Profile& profile,
+                            const pipeline::RankPlan& rank, const pipeline::Placement& placement,
+                            const RunnerOptions& runner) {
   const bool in_two_parts = std::ranges::any_of(
       rank.actions, [](const Action& action) { return action.entry.kind == Kind::backward_input; });
   std::map<int, PartMemory> parts;  // by chunk
   int64_t scratch = 0, validation = 0;
-  for (const int chunk : stage.placement.own_chunks) {
-    const UnitRange& units = stage.placement.chunks[static_cast<size_t>(chunk)];
+  for (const int chunk : placement.own_chunks) {
+    const UnitRange& units = placement.chunks[static_cast<size_t>(chunk)];
     parts[chunk] = PartPlan(model, profile, runner, units, in_two_parts).memory();
     scratch = std::max(scratch, parts[chunk].scratch);
     validation = std::max(validation, parts[chunk].validation);
@@ -163,15 +145,15 @@ int64_t planned_activations(const Model& model, const Profile& profile, const St
 
 // As a replica makes them: those whose gradients are partial sums over other axes too are in a
 // group of their own.
-LayoutOptions layout_options(Model& model, const ReplicaOptions& replica, const MeshPlace& mesh,
-                             const Stage& stage) {
-  const StorageOptions& storage = replica.storage;
-  const int data = mesh.size(Axis::data) * static_cast<int>(stage.placement.holders.size());
+LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
+                             const pipeline::Placement& placement) {
+  const MeshPlace& mesh = model.parameters().mesh();
+  const int data = mesh.size(Axis::data) * static_cast<int>(placement.holders.size());
   LayoutOptions options{.ranks = {storage.stage == 0 ? 1 : data},
                         .bucket_elements = storage.bucket_elements,
                         .first_bucket_elements = storage.first_bucket_elements,
                         .bucket_per_unit = storage.stage == 3,
-                        .parameters = stage.placement.parameters,
+                        .parameters = placement.parameters,
                         .groups = {}};
   for (const ParameterSpec& spec : model.parameters().specs()) {
     const bool partial = spec.placement.partial.has(Axis::tensor) && mesh.size(Axis::tensor) > 1;
@@ -194,23 +176,36 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
                                        {.dtype = options.replica.storage.dtype,
                                         .checkpoint_units = options.replica.runner.checkpoint_units,
                                         .seed = options.seed},
-                                       1)) {}
+                                       1)) {
+  const PipelineOptions& pipeline = options.replica.pipeline;
+  const int stages = model.parameters().mesh().size(Axis::pipeline);
+  pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
+  // Without a flush in between: until as many versions of weights are there as ever.
+  const pipeline::Plan& plan = plans.training(passes, plans.flushed() ? 1 : 2 * stages);
+  const std::vector<int> cut =
+      pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
+  for (int stage = 0; stage < stages; ++stage) {
+    const pipeline::RankPlan& rank = plan.ranks[static_cast<size_t>(stage)];
+    Stage& made = stages_.emplace_back();
+    made.placement = make_placement(plans.layout(), model, cut, stage);
+    made.versions = rank.versions;
+    made.activations =
+        planned_activations(model, profile_, rank, made.placement, options.replica.runner);
+    made.messages = stages > 1 ? planned_messages(rank) : 0;
+  }
+}
 
 int64_t MemoryPlan::logits(int stage) const {
-  const MeshPlace& mesh = model_.parameters().mesh();
-  const Stage own = stage_of(model_, options_, mesh.size(Axis::pipeline), stage, passes_);
-  if (!own.placement.has_loss()) return 0;
+  if (!stages_[static_cast<size_t>(stage)].placement.has_loss()) return 0;
   return model_.logits_at_once(batch_.samples) * bytes_of(options_.replica.storage.dtype);
 }
 
-MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
+int64_t MemoryPlan::add_storage(const Stage& stage, int data_place, StorageBytes& bytes) const {
   const MeshPlace& mesh = model_.parameters().mesh();
-  const int stages = mesh.size(Axis::pipeline);
-  const Stage stage = stage_of(model_, options_, stages, stage_number, passes_);
   const ReplicaOptions& replica = options_.replica;
   const StorageOptions& storage = replica.storage;
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
-  const LayoutOptions how = layout_options(model_, replica, mesh, stage);
+  const LayoutOptions how = layout_options(model_, storage, stage.placement);
   const Layout layout = make_layout(specs, how);
   std::vector<int> owners;
   for (const int ranks : how.ranks) {
@@ -223,52 +218,51 @@ MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
   for (const Slot& slot : layout.slots) used += slot.count;
   for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
 
-  MemoryReport report;
   const auto add = [&](int64_t& kind, bool whole, DType dtype) {
     kind += (whole ? used : owned) * bytes_of(dtype);
-    report.storage.padding +=
-        (whole ? layout.size - used : layout.owned_size - owned) * bytes_of(dtype);
+    bytes.padding += (whole ? layout.size - used : layout.owned_size - owned) * bytes_of(dtype);
   };
   const bool one_order = stage.placement.holders.size() == 1;
   const bool one_pass = passes_ == 1 && one_order;
   const bool masters = storage.dtype != DType::f32 && !replica.stochastic_rounding;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
-  add(report.storage.parameters, storage.stage < 3, storage.dtype);
+  add(bytes.parameters, storage.stage < 3, storage.dtype);
   const bool whole_gradients =
       storage.stage < 2 || !(one_pass || (one_order && shards_sums(replica)));
-  add(report.storage.gradients, whole_gradients, gradients);
-  if (masters) add(report.storage.masters, false, DType::f32);
+  add(bytes.gradients, whole_gradients, gradients);
+  if (masters) add(bytes.masters, false, DType::f32);
   // In deterministic mode the second use of a tied parameter is summed apart, where both are here.
   const bool apart = !one_pass && settings().get_bool("TUTTI_DETERMINISTIC");
   for (const SharedUse& use : model_.parameters().shared_uses()) {
     const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
     const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
-    if (apart && both) report.storage.gradients += spec.local_count() * bytes_of(gradients);
+    if (apart && both) bytes.gradients += spec.local_count() * bytes_of(gradients);
   }
-  if (storage.stage == 3)
-    report.storage.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
-  if (!whole_gradients) {
-    report.storage.gathered += planned_buckets(layout) * bytes_of(gradients);
+  if (storage.stage == 3) bytes.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
+  if (!whole_gradients) bytes.gathered += planned_buckets(layout) * bytes_of(gradients);
+  for (const auto& joined : stage.placement.joined) {
+    const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
+    bytes.gathered += spec.local_count() * bytes_of(gradients);
   }
+  bytes.gathered += (stage.versions - 1) * bytes.parameters;  // older ones
+  return owned;
+}
+
+MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
+  const Stage& stage = stages_[static_cast<size_t>(stage_number)];
+  const ReplicaOptions& replica = options_.replica;
+  MemoryReport report;
+  const int64_t owned = add_storage(stage, data_place, report.storage);
   const auto states =
       static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
   report.optimizer = states * owned * bytes_of(DType::f32);
   if (options_.async_checkpoint) {
-    const DType values = replica.stochastic_rounding ? storage.dtype : DType::f32;
+    const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);
     if (replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
   }
-  report.activations = planned_activations(model_, profile_, stage, stage_number, replica.runner);
-  for (const auto& joined : stage.placement.joined) {
-    const ParameterSpec& spec = specs[static_cast<size_t>(joined.parameter)];
-    report.storage.gathered += spec.local_count() * bytes_of(gradients);
-  }
-  const int versions = stage.plan.ranks[static_cast<size_t>(stage_number)].versions;
-  report.storage.gathered += (versions - 1) * report.storage.parameters;  // older ones
-  if (stages > 1) {
-    report.boundaries =
-        planned_messages(stage.plan, stage_number) * profile_.layers.front().activation_bytes;
-  }
+  report.activations = stage.activations;
+  report.boundaries = stage.messages * profile_.layers.front().activation_bytes;
   return report;
 }
 

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "training/core/model.h"
+#include "training/pipeline/placement.h"
 #include "training/pipeline/profile.h"
 #include "training/run/train_options.h"
 
@@ -18,21 +20,33 @@ class MemoryPlan {
   // `model` is that of a rank of a mesh; `batch` is a micro-batch of the run, of which a
   // data-parallel rank has `passes` in a step at most. All three outlive the plan. While it is made
   // the parameters' views point elsewhere; afterwards they are empty. Throws as profile_model()
-  // does.
+  // and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
 
-  // Of the ranks that differ from the model's in these places alone. Throws as make_layout() and
-  // make_placement() do.
+  // Of the ranks that differ from the model's in these places alone. Throws as make_layout() does.
   MemoryReport of(int data_place, int stage) const;
   // Of the activations of a rank of that stage: logits, of the rows that are there at once.
   int64_t logits(int stage) const;
 
  private:
+  // What ranks of a stage have in common; one stage without a pipeline.
+  struct Stage {
+    pipeline::Placement placement;
+    int versions = 1;         // of weights
+    int64_t activations = 0;  // bytes
+    int64_t messages = 0;     // from and to other stages, at once
+  };
+
+  // Adds the parts of a report that lie in the storage, and returns the elements that the rank
+  // owns.
+  int64_t add_storage(const Stage& stage, int data_place, StorageBytes& bytes) const;
+
   Model& model_;
   const MicroBatch& batch_;
   const TrainOptions& options_;
   int64_t passes_;
   pipeline::Profile profile_;
+  std::vector<Stage> stages_;
 };
 
 // All kinds together.

@@ -1,7 +1,6 @@
 #include "tools/tutti/train/dry_run.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -41,19 +40,30 @@ Json json_of(const RankMemory& planned) {
                           memory.compression + memory.copies}};
 }
 
-// The memory of every rank of the run, in their order. Models and profiles are made once for all
-// ranks that have as much of everything.
-std::vector<RankMemory> planned_ranks(const RunOptions& settled, const training::MicroBatch& batch,
-                                      int ranks, int64_t passes) {
+// The memory of every rank of the run, in their order, and what a block of a decoder keeps on the
+// first one. Models and profiles are made once for all ranks that have as much of everything.
+struct PlannedRun {
+  std::vector<RankMemory> ranks;
+  std::optional<training::BlockActivations> block;
+};
+
+PlannedRun planned_run(const RunOptions& settled, const training::MicroBatch& batch, int ranks,
+                       int64_t passes) {
   using training::Axis;
   training::MeshPlace place{.sizes = training::mesh_sizes(settled.mesh, ranks)};
   const int tensor = place.size(Axis::tensor), data = place.size(Axis::data);
-  std::vector<RankMemory> all(static_cast<size_t>(ranks));
+  PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
+  std::vector<RankMemory>& all = planned.ranks;
   std::map<std::vector<int64_t>, int> known;  // what a tensor rank has: its place
   for (int t = 0; t < tensor; ++t) {
     place.places[static_cast<size_t>(Axis::tensor)] = t;
     const std::unique_ptr<training::Model> model =
         training::make_model(settled.model, training::model_context(settled, place));
+    const auto* const decoder = dynamic_cast<const training::Decoder*>(model.get());
+    if (t == 0 && decoder != nullptr) {
+      planned.block =
+          decoder->block_activations(batch.samples, settled.training.replica.storage.dtype);
+    }
     std::vector<int64_t> has;
     for (const auto& spec : model->parameters().specs()) has.push_back(spec.local_count());
     for (const auto& unit : model->units()) {
@@ -70,18 +80,11 @@ std::vector<RankMemory> planned_ranks(const RunOptions& settled, const training:
       memory.rank = rank;
     }
   }
-  return all;
+  return planned;
 }
 
-// A decoder's activations by formula, to be compared with what others publish.
-void print_block(const RunOptions& settled, const std::array<int, training::kAxes>& sizes,
-                 uint64_t samples) {
-  const std::unique_ptr<training::Model> model =
-      training::make_model(settled.model, training::model_context(settled, {.sizes = sizes}));
-  const auto* const decoder = dynamic_cast<const training::Decoder*>(model.get());
-  if (decoder == nullptr) return;
-  const training::BlockActivations block = decoder->block_activations(
-      static_cast<int64_t>(samples), settled.training.replica.storage.dtype);
+// By formula, to be compared with what others publish.
+void print_block(const training::BlockActivations& block) {
   std::printf(
       "a block keeps    %s of a micro-batch without recomputation; Megatron-LM %s in 16 bits\n",
       readable_bytes(static_cast<int64_t>(block.kept)).c_str(),
@@ -106,8 +109,9 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
                              .seed = training.seed,
                              .ranks = sizes[static_cast<size_t>(training::Axis::data)],
                              .weights = training.data_weights});
-  const std::vector<RankMemory> all =
-      planned_ranks(settled, batch.view(), ranks, static_cast<int64_t>(feed.passes()));
+  const PlannedRun planned =
+      planned_run(settled, batch.view(), ranks, static_cast<int64_t>(feed.passes()));
+  const std::vector<RankMemory>& all = planned.ranks;
   const RankMemory& most =
       *std::ranges::max_element(all, {}, [](const RankMemory& rank) { return total(rank.memory); });
   Json memory = Json::array();
@@ -119,7 +123,7 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
   std::printf("%s\n", training.told.dump(2).c_str());
   std::printf("ranks            %d\n", ranks);
   print_memory(most.memory, 0, most.rank);
-  print_block(settled, sizes, count);
+  if (planned.block) print_block(*planned.block);
   if (most.logits > 0) {
     std::printf("logits           %s of the activations\n", readable_bytes(most.logits).c_str());
   }

@@ -16,6 +16,7 @@
 #include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/models/gpt.h"
 #include "training/run/parameter_values.h"
 #include "training/run/snapshot.h"
 
@@ -146,6 +147,21 @@ TEST_F(TensorParallel, HeadsMustDivide) {
   EXPECT_EQ(refusal(8, "few keys"), "") << "heads of keys need not";
   EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("8 heads cannot be cut over 3 ranks"));
   EXPECT_THAT(refusal(3, "gpt2"), HasSubstr("the nearest number of ranks is 2"));
+}
+
+TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
+  const auto refusal = [](int64_t hidden, int64_t vocabulary) {
+    try {
+      Gpt(GptConfig{.heads = 8, .vocabulary = vocabulary, .hidden = hidden},
+          {.sizes = {4, 1, 1, 1, 1}});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(5, 7), "");
+  EXPECT_THAT(refusal(3, 256), HasSubstr("3 hidden values cannot be cut over 4 ranks"));
+  EXPECT_THAT(refusal(64, 3), HasSubstr("3 kinds of tokens cannot be cut over 4 ranks"));
 }
 
 // --- the same bits ---

@@ -30,6 +30,14 @@ void require_even_heads(int64_t heads, int64_t ranks) {
               {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
+// And at least one of what need not come out even.
+void require_one_each(int64_t count, const char* what, int64_t ranks) {
+  if (count >= ranks) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat(count, ' ', what, " cannot be cut over ", ranks, " ranks"),
+              {.where = "--tp", .remedy = cat("give at most ", count, " ranks")});
+}
+
 DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
   const auto require = [](std::string_view what, int64_t value) {
     if (value >= 1) return;
@@ -43,6 +51,8 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
   require("vocabulary", options.vocabulary);
   require("hidden width", options.mlp.hidden);
   require_even_heads(options.attention.heads, tensor_ranks);
+  require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
+  require_one_each(options.vocabulary, "kinds of tokens", tensor_ranks);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});

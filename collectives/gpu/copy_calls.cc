@@ -41,6 +41,17 @@ const std::byte* block_at(const ConstBuffer& buffer, size_t block_bytes, int ran
   return static_cast<const std::byte*>(buffer.data) + block_bytes * static_cast<size_t>(rank);
 }
 
+bool some_share_a_context(std::span<const cuda::ExportedMemory> of_ranks) {
+  for (size_t a = 0; a < of_ranks.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      if (of_ranks[a].process == of_ranks[b].process && of_ranks[a].device == of_ranks[b].device) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 CopyCalls::CopyCalls(int rank, int ranks, const cuda::Context& context,
@@ -59,11 +70,12 @@ CopyCalls::CopyCalls(int rank, int ranks, const cuda::Context& context,
   cuda::synchronize(own_stream_.handle());
 }
 
-void CopyCalls::connect(const Exchange& exchange) {
+bool CopyCalls::connect(const Exchange& exchange) {
   const cuda::CurrentContext current(context_);
   const std::vector<std::byte> told = exchange(std::as_bytes(std::span(&signals_.exported(), 1)));
   std::vector<cuda::ExportedMemory> all(static_cast<size_t>(ranks_));
   std::memcpy(all.data(), told.data(), told.size());
+  if (some_share_a_context(all)) return false;
   Agreement agreement(exchange);
   agreement.attempt([&] {
     for (int peer = 0; peer < ranks_; ++peer) {
@@ -74,6 +86,7 @@ void CopyCalls::connect(const Exchange& exchange) {
   });
   agreement.require("it does not reach the signals of all others");
   signals_of_[static_cast<size_t>(rank_)] = signals_.data();
+  return true;
 }
 
 // ---- words

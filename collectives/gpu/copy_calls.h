@@ -11,6 +11,10 @@
 // The words count calls, so nothing is reset. What is captured would count wrong when it is
 // replayed: calls in graphs go by kernels.
 //
+// Ranks that share a GPU in one process share its context, whose streams take turns in few queues
+// of the hardware: one rank's wait can stand before the copy that it waits for. They cannot make
+// such calls.
+//
 // (NCCL 2.28 has such collectives, "CE collectives".)
 #pragma once
 
@@ -39,8 +43,9 @@ class CopyCalls {
   using Meet = std::function<void(uint64_t signature, cuda::CUstream stream)>;
   CopyCalls(int rank, int ranks, const cuda::Context& context, std::shared_ptr<Windows> windows,
             Meet meet);
-  // Collective. Throws on all ranks where one does not reach another's memory.
-  void connect(const Exchange& exchange);
+  // Collective. False on all ranks where two share a context: these must not make such calls.
+  // Throws on all ranks where one does not reach another's memory.
+  bool connect(const Exchange& exchange);
 
   // Whether the call can be made so: all ranks say alike, if they keep to the rules of windows.
   // all_gather, all_to_all and scatter need the output in a window, gather the input.

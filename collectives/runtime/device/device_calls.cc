@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mix_bits.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -81,7 +82,12 @@ void DeviceCalls::make_copy_calls() {
                   [this](uint64_t signature, cuda::CUstream stream) {
                     executor_.launch(*meeting_, nullptr, nullptr, stream, {.salt = signature});
                   });
-  copies_->connect(surroundings_.exchange);
+  if (copies_->connect(surroundings_.exchange)) return;
+  copies_.reset();
+  log(LogLevel::warning,
+      "calls go by kernels, though TUTTI_GPU_PROTOCOL=engines asks for copy engines: ranks share a "
+      "GPU in one process, where their streams can wait for each other for ever; give each rank a "
+      "GPU or a process of its own");
 }
 
 void DeviceCalls::drain() {

@@ -36,7 +36,9 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
 class WindowedGpu {
  public:
   WindowedGpu(Communicator& comm, size_t count)
-      : context_(testing::gpu_of(comm.rank())),
+      : WindowedGpu(comm, count, testing::gpu_of(comm.rank())) {}
+  WindowedGpu(Communicator& comm, size_t count, int device)
+      : context_(device),
         current_(context_),
         stream_(context_),
         memory_(Communicator::allocate_on_device<int32_t>(count)),
@@ -149,8 +151,11 @@ TEST_F(Windows, LeaveSumsToTheSwitch) {
   });
 }
 
+constexpr const char* kNoCopies = "copy engines are not for ranks that share a context";
+
 // No kernel runs: copies alone, between streams that tell each other.
 TEST_F(Windows, CopyEnginesMoveBlocks) {
+  if (testing::share_gpus(4)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   run_ranks(4, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -161,13 +166,6 @@ TEST_F(Windows, CopyEnginesMoveBlocks) {
     const auto own = [&](int rank, size_t count) { return counting(count, 100'000 * rank); };
     const Buffer outputs = gpu.part(p * kCount, p * kCount);
     const Buffer output = gpu.part(p * kCount, kCount);
-    // Ranks that share a GPU share its copy engines' queues, too, where a copy that waits would
-    // hold up those that it waits for.
-    const auto end_call = [&] {
-      if (!testing::share_gpus(comm.size())) return;
-      gpu.wait();
-      comm.barrier();
-    };
     for (int turn = 0; turn < 5; ++turn) {
       gpu.write(0, own(comm.rank() + turn, p * kCount));
       comm.run(Request::all_gather(as_const(gpu.part(0, kCount)), outputs), gpu.options());
@@ -175,17 +173,13 @@ TEST_F(Windows, CopyEnginesMoveBlocks) {
         EXPECT_EQ(gpu.read((p + static_cast<size_t>(rank)) * kCount, kCount),
                   own(rank + turn, kCount));
       }
-      end_call();
       comm.run(Request::all_to_all(as_const(gpu.part(0, p * kCount)), outputs), gpu.options());
-      end_call();
       comm.run(Request::scatter(as_const(gpu.part(0, p * kCount)), output, kRoot), gpu.options());
       const std::vector<int32_t> scattered = own(kRoot + turn, p * kCount);
       const auto begin = scattered.begin() + comm.rank() * static_cast<int>(kCount);
       EXPECT_EQ(gpu.read(p * kCount, kCount),
                 std::vector<int32_t>(begin, begin + static_cast<int>(kCount)));
-      end_call();
       comm.run(Request::gather(as_const(gpu.part(0, kCount)), outputs, kRoot), gpu.options());
-      end_call();
       if (comm.rank() != kRoot) continue;
       for (int rank = 0; rank < comm.size(); ++rank) {
         EXPECT_EQ(gpu.read((p + static_cast<size_t>(rank)) * kCount, kCount),
@@ -195,9 +189,24 @@ TEST_F(Windows, CopyEnginesMoveBlocks) {
   });
 }
 
+// One rank's wait can stand in a queue of the GPU before the copy that it waits for.
+TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
+  settings().set("TUTTI_GPU_PROTOCOL", "engines");
+  ::testing::internal::CaptureStderr();
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    WindowedGpu gpu(comm, 2000, 0);
+    gpu.write(0, counting(500, 1000 * comm.rank()));
+    comm.run(Request::all_gather(as_const(gpu.part(0, 500)), gpu.part(1000, 1000)), gpu.options());
+    EXPECT_EQ(gpu.read(1500, 500), counting(500, 1000));
+  });
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("go by kernels"), std::string::npos);
+}
+
 // Of other lengths, at other places in the windows, and in no window on one rank, whose call then
 // goes by a kernel: each is an error on all ranks.
 TEST_F(Windows, CopiesThatDoNotFitAreTold) {
+  if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   constexpr size_t kCount = 1000;
   struct Misfit {
@@ -233,6 +242,7 @@ TEST_F(Windows, CopiesThatDoNotFitAreTold) {
 }
 
 TEST_F(Windows, AnAbortEndsCopiesThatWait) {
+  if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   std::barrier all_ended(3);  // before their memory goes
   run_ranks(3, [&](const Job& job) {

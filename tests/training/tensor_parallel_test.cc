@@ -206,6 +206,35 @@ TEST_P(Bits, DoNotTellHowManyRanksThereAre) {
   EXPECT_EQ(testing::difference(eight, alone), "");
 }
 
+// With a slice for each rank, its matrices have no gaps between their rows, as they have on one.
+TEST_F(TensorParallel, BitsDoNotTellWhereMatricesHaveGaps) {
+  for (const int64_t width : {32, 320}) {
+    SCOPED_TRACE(width);
+    const auto run = [&](int tensor) {
+      constexpr int64_t kContext = 8;
+      TinyRun run = run_of("gpt2", {.tensor = tensor}, {.slices = 8});
+      run.model.context = kContext;
+      run.other_model = [&](const MeshPlace& place) {
+        return std::make_unique<Gpt>(GptConfig{.layers = 1,
+                                               .heads = 8,
+                                               .width = width,
+                                               .context = kContext,
+                                               .vocabulary = 256,
+                                               .hidden = width,
+                                               .compute = {.slices = 8}},
+                                     place);
+      };
+      run.micro_batch = 1;
+      run.steps = 3;
+      return run;
+    };
+    const Outcome alone = testing::train(1, run(1));
+    for (const int tensor : {2, 8}) {
+      EXPECT_EQ(testing::difference(testing::train(tensor, run(tensor)), alone), "") << tensor;
+    }
+  }
+}
+
 // --- checkpoints ---
 
 constexpr int64_t kSavedAt = 3;

@@ -8,6 +8,7 @@
 
 #include "training/core/arena.h"
 #include "training/core/tensor.h"
+#include "training/kernels/gemm.h"
 
 namespace tutti::training {
 
@@ -29,6 +30,7 @@ struct AttentionShape {
   // By query row: the first of its sample's keys that it sees (documents one after the other in a
   // sample). Empty: the sample's first one.
   std::span<const int32_t> starts;
+  BitsOf bits = BitsOf::strides;  // of its products
 
   int64_t rows() const { return samples * context; }
   int64_t width() const { return heads * head_size; }

@@ -110,8 +110,8 @@ void add_values(ConstTensor values, Tensor gradient) {
 }
 
 void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
-          GemmMode mode, ConstTensor bias) {
-  kernels_of("gemm", a, b, c, bias).gemm(a, transpose_a, b, transpose_b, c, mode, bias);
+          GemmMode mode, ConstTensor bias, BitsOf bits) {
+  kernels_of("gemm", a, b, c, bias).gemm(a, transpose_a, b, transpose_b, c, mode, bias, bits);
 }
 
 void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices, Tensor output) {

@@ -34,6 +34,12 @@ Placement place_of_weight(const ParameterTable& table, const LinearOptions& opti
   return options.cut == LinearCut::by_outputs ? cut(table, 0, options.parts) : cut(table, 1, {});
 }
 
+void multiply(const Pass& pass, ConstTensor a, Transpose transpose_a, ConstTensor b,
+              Transpose transpose_b, Tensor c, GemmMode mode = GemmMode::overwrite,
+              ConstTensor bias = {}) {
+  gemm(a, transpose_a, b, transpose_b, c, mode, bias, bits_of(pass));
+}
+
 // term(i, tensor) writes the i-th of `count` terms; their sum in the order of core/slices.h.
 template <typename Term>
 void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& term) {
@@ -60,6 +66,8 @@ void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
 }
 
 }  // namespace
+
+BitsOf bits_of(const Pass& pass) { return pass.slices > 1 ? BitsOf::shape : BitsOf::strides; }
 
 DType type_of_parts(const Pass& pass, DType type) {
   return pass.slices > 1 ? value_type(type) : type;
@@ -127,28 +135,28 @@ void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output)
       bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(columns_of(bias_->value));
   if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
-      gemm(input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
-           output.col_range(at.first, at.count), GemmMode::overwrite,
-           bias.empty() ? bias : bias.col_range(at.first, at.count));
+      multiply(pass, input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,
+               output.col_range(at.first, at.count), GemmMode::overwrite,
+               bias.empty() ? bias : bias.col_range(at.first, at.count));
     });
   } else if (cuts_inputs(pass)) {
     sum_of_products(pass.arena, own_slices(pass), output,
                     [&](int64_t row, int64_t rows, int slice, Tensor product) {
                       const Share at = slice_of(pass, first_slice(pass) + slice).front();
-                      gemm(input.row_range(row, rows).col_range(at.first, at.count), Transpose::no,
-                           weight.col_range(at.first, at.count), Transpose::yes, product,
-                           GemmMode::overwrite, slice == 0 ? bias : ConstTensor{});
+                      multiply(pass, input.row_range(row, rows).col_range(at.first, at.count),
+                               Transpose::no, weight.col_range(at.first, at.count), Transpose::yes,
+                               product, GemmMode::overwrite, slice == 0 ? bias : ConstTensor{});
                     });
   } else {
-    gemm(input, Transpose::no, weight, Transpose::yes, output, GemmMode::overwrite, bias);
+    multiply(pass, input, Transpose::no, weight, Transpose::yes, output, GemmMode::overwrite, bias);
   }
 }
 
-void Linear::add_input_gradient(ConstTensor output_gradient, const Share& outputs, Tensor gradient,
-                                GemmMode mode) const {
-  gemm(output_gradient.col_range(outputs.first, outputs.count), Transpose::no,
-       rows_of(weight_->value).row_range(outputs.first, outputs.count), Transpose::no, gradient,
-       mode);
+void Linear::add_input_gradient(const Pass& pass, ConstTensor output_gradient, const Share& outputs,
+                                Tensor gradient, GemmMode mode) const {
+  multiply(pass, output_gradient.col_range(outputs.first, outputs.count), Transpose::no,
+           rows_of(weight_->value).row_range(outputs.first, outputs.count), Transpose::no, gradient,
+           mode);
 }
 
 Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
@@ -161,8 +169,8 @@ Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
     GemmMode mode = GemmMode::overwrite;
     for (const Backward& at : layers) {
       for (const Share& outputs : outputs_of(*at.layer)) {
-        at.layer->add_input_gradient(at.output_gradient.row_range(row, sum.rows), outputs, sum,
-                                     std::exchange(mode, GemmMode::accumulate));
+        at.layer->add_input_gradient(pass, at.output_gradient.row_range(row, sum.rows), outputs,
+                                     sum, std::exchange(mode, GemmMode::accumulate));
       }
     }
   };
@@ -176,8 +184,8 @@ Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
         });
   } else if (first.cuts_inputs(pass)) {
     first.for_each_slice(pass, [&](const Share& at) {
-      gemm(dy, Transpose::no, first.weight_->value.col_range(at.first, at.count), Transpose::no,
-           gradient.col_range(at.first, at.count));
+      multiply(pass, dy, Transpose::no, first.weight_->value.col_range(at.first, at.count),
+               Transpose::no, gradient.col_range(at.first, at.count));
     });
   } else {
     add_all([](const Linear& at) { return std::vector<Share>{{0, at.outputs_}}; }, 0, gradient);
@@ -204,16 +212,16 @@ void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor dy = saved.output_gradient, x = saved.input;
   if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
-      gemm(dy.col_range(at.first, at.count), Transpose::yes, x, Transpose::no,
-           gradient.row_range(at.first, at.count), GemmMode::accumulate);
+      multiply(pass, dy.col_range(at.first, at.count), Transpose::yes, x, Transpose::no,
+               gradient.row_range(at.first, at.count), GemmMode::accumulate);
     });
   } else if (cuts_inputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
-      gemm(dy, Transpose::yes, x.col_range(at.first, at.count), Transpose::no,
-           gradient.col_range(at.first, at.count), GemmMode::accumulate);
+      multiply(pass, dy, Transpose::yes, x.col_range(at.first, at.count), Transpose::no,
+               gradient.col_range(at.first, at.count), GemmMode::accumulate);
     });
   } else {
-    gemm(dy, Transpose::yes, x, Transpose::no, gradient, GemmMode::accumulate);
+    multiply(pass, dy, Transpose::yes, x, Transpose::no, gradient, GemmMode::accumulate);
   }
   if (bias_ != nullptr) add_column_sums(dy, columns_of(bias_->gradient), pass.arena);
 }

@@ -48,6 +48,9 @@ struct LinearOptions {
   std::optional<Share> chosen = {};
 };
 
+// Of a pass's products.
+BitsOf bits_of(const Pass& pass);
+
 // Of activations of a type: that of a part of a sum over tensor ranks.
 DType type_of_parts(const Pass& pass, DType type);
 
@@ -99,8 +102,8 @@ class Linear {
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
   // Adds to `gradient`, or overwrites it with, a part of this layer's.
-  void add_input_gradient(ConstTensor output_gradient, const Share& outputs, Tensor gradient,
-                          GemmMode mode) const;
+  void add_input_gradient(const Pass& pass, ConstTensor output_gradient, const Share& outputs,
+                          Tensor gradient, GemmMode mode) const;
 
   // What of the weight, or of its gradient, makes this rank's outputs; and of the bias.
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }

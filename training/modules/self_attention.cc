@@ -135,7 +135,8 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
           .key_heads = keys_.count,
           .group = group_,
           .before = before_,
-          .starts = pass.batch->document_starts};
+          .starts = pass.batch->document_starts,
+          .bits = bits_of(pass)};
 }
 
 Tensor SelfAttention::part(Tensor qkv, size_t layer) const {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -180,6 +182,48 @@ TEST(GemmTest, EveryThreadGetsTheSameBits) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const HostTensor& result : results) EXPECT_TRUE(same_bits(result, results.front()));
+}
+
+// The product of `p` with these numbers of values between the rows of a, b and c.
+HostTensor product_with_gaps(const Problem& p, const std::array<int64_t, 3>& gaps) {
+  const HostTensor a =
+      random_tensor(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, 1, 1, gaps[0]);
+  const HostTensor b =
+      random_tensor(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, 2, 1, gaps[1]);
+  HostTensor c = random_tensor(p.out, p.m, p.n, 3, 1, gaps[2]);
+  const HostTensor bias = random_tensor(p.in, 1, p.n, 4);
+  gemm(a, Transpose{p.transpose_a}, b, Transpose{p.transpose_b}, c,
+       p.mode == Problem::Mode::accumulate ? GemmMode::accumulate : GemmMode::overwrite,
+       p.mode == Problem::Mode::bias ? ConstTensor(bias) : ConstTensor{}, BitsOf::shape);
+  return c;
+}
+
+TEST(GemmTest, BitsOfTheShapeAreThoseOfAnyStrides) {
+  using Mode = Problem::Mode;
+  constexpr int64_t kSizes[][3] = {{8, 4, 32},    {8, 32, 4},     {256, 1, 768}, {1, 40, 300},
+                                   {37, 65, 513}, {128, 96, 768}, {3, 1, 700},   {300, 256, 400}};
+  for (const auto [m, n, k] : kSizes) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      for (const auto [ta, tb] : {std::pair(false, true), {false, false}, {true, false}}) {
+        for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {
+          const Problem p{.m = m,
+                          .n = n,
+                          .k = k,
+                          .in = type,
+                          .out = type,
+                          .transpose_a = ta,
+                          .transpose_b = tb,
+                          .mode = mode};
+          SCOPED_TRACE(describe(p));
+          const HostTensor close = product_with_gaps(p, {0, 0, 0});
+          for (const auto& gaps :
+               {std::array<int64_t, 3>{k, 0, 0}, {0, n, 0}, {0, 0, n}, {7 * m, 7 * k, 7 * n}}) {
+            EXPECT_TRUE(same_bits(product_with_gaps(p, gaps), close));
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(GemmTest, RefusesWhatDoesNotFit) {

@@ -103,6 +103,15 @@ void store_values(ConstTensor from, Tensor to) {
   }
 }
 
+// gemm() with bits of one kind.
+struct Multiply {
+  BitsOf bits;
+  void operator()(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
+                  Tensor c, GemmMode mode = GemmMode::overwrite) const {
+    cpu::gemm(a, transpose_a, b, transpose_b, c, mode, {}, bits);
+  }
+};
+
 double scale_of(const AttentionShape& shape) {
   return 1 / std::sqrt(static_cast<double>(shape.head_size));
 }
@@ -148,6 +157,7 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
   const Scratch sum_memory(arena, wide, most_rows, shape.head_size);
   const Scratch maximum_memory(arena, wide, 1, most_rows);
   const Scratch total_memory(arena, wide, 1, most_rows);
+  const Multiply multiply{shape.bits};
   const auto attend = [&](const Group& group, int64_t head, int64_t q, int64_t rows) {
     const ConstTensor queries = group.of_queries(inputs.queries, head).row_range(q, rows);
     const ConstTensor keys = group.of_keys(inputs.keys), values = group.of_keys(inputs.values);
@@ -160,12 +170,12 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
         group.first_key(q, rows), shape.past + q + rows, keys.rows, [&](int64_t k, int64_t cols) {
           const Tensor scores = score_memory.own(rows, cols);
           const Tensor weights = weight_memory.own(rows, cols);
-          cpu::gemm(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
+          multiply(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
           loops.attention_softmax(scores.data, weights.data, rows, cols, group.visible(q, k),
                                   scale_of(shape), maxima.data, sums.data, attended.data,
                                   shape.head_size);
-          cpu::gemm(weights, Transpose::no, values.row_range(k, cols), Transpose::no, attended,
-                    GemmMode::accumulate);
+          multiply(weights, Transpose::no, values.row_range(k, cols), Transpose::no, attended,
+                   GemmMode::accumulate);
         });
     const Tensor target = group.of_queries(output, head).row_range(q, rows);
     loops.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
@@ -199,6 +209,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   const Scratch dq_memory(arena, wide, shape.context, shape.head_size);
   const Scratch dk_memory(arena, wide, shape.context, shape.head_size);
   const Scratch dv_memory(arena, wide, shape.context, shape.head_size);
+  const Multiply multiply{shape.bits};
   // One block of queries on one of keys.
   const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
                              int64_t cols) {
@@ -211,18 +222,18 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
     const ConstTensor dy = group.of_queries(output_gradient, head).row_range(q, rows);
     const ConstTensor keys = group.of_keys(inputs.keys).row_range(k, cols);
     const ConstTensor values = group.of_keys(inputs.values).row_range(k, cols);
-    cpu::gemm(queries, Transpose::no, keys, Transpose::yes, scores);
+    multiply(queries, Transpose::no, keys, Transpose::yes, scores);
     loops.attention_recompute(scores.data, lse.data + group.row_of(head, q) * size_of(wide),
                               weights.data, rows, cols, group.visible(q, k), scale_of(shape));
-    cpu::gemm(weights, Transpose::yes, dy, Transpose::no, dv.row_range(k, cols),
-              GemmMode::accumulate);
-    cpu::gemm(dy, Transpose::no, values, Transpose::yes, scores);
+    multiply(weights, Transpose::yes, dy, Transpose::no, dv.row_range(k, cols),
+             GemmMode::accumulate);
+    multiply(dy, Transpose::no, values, Transpose::yes, scores);
     loops.attention_score_gradient(weights.data, scores.data, delta.at(0, q), dscores.data, rows,
                                    cols, scale_of(shape));
-    cpu::gemm(dscores, Transpose::no, keys, Transpose::no, dq.row_range(q, rows),
-              GemmMode::accumulate);
-    cpu::gemm(dscores, Transpose::yes, queries, Transpose::no, dk.row_range(k, cols),
-              GemmMode::accumulate);
+    multiply(dscores, Transpose::no, keys, Transpose::no, dq.row_range(q, rows),
+             GemmMode::accumulate);
+    multiply(dscores, Transpose::yes, queries, Transpose::no, dk.row_range(k, cols),
+             GemmMode::accumulate);
   };
   for_each_group(shape, [&](const Group& group) {
     const Tensor delta = delta_memory.own(), dq = dq_memory.own();

@@ -2,6 +2,7 @@
 #include <array>
 #include <compare>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct GemmKey {
   int64_t m = 0, n = 0, k = 0;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+  BitsOf bits = BitsOf::strides;
   DType in = DType::f32, out = DType::f32;
   auto operator<=>(const GemmKey&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
@@ -38,22 +40,57 @@ Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, D
   return {Dims{rows, cols}, onednn::data_type(type), strides};
 }
 
-onednn::Primitive make_product(const GemmKey& key) {
-  const Descriptor a = matrix(key.m, key.k, key.stride_a, key.transpose_a, key.in);
-  const Descriptor b = matrix(key.k, key.n, key.stride_b, key.transpose_b, key.in);
-  const Descriptor c = matrix(key.m, key.n, key.stride_c, false, key.out);
-  const Descriptor bias = key.bias ? matrix(1, key.n, key.n, false, key.in) : Descriptor();
+// What oneDNN is told of a product.
+struct Described {
+  Descriptor a, b, c, bias;
   dnnl::primitive_attr attributes;
-  if (key.accumulate) {
+
+  explicit Described(const GemmKey& key)
+      : a(matrix(key.m, key.k, key.stride_a, key.transpose_a, key.in)),
+        b(matrix(key.k, key.n, key.stride_b, key.transpose_b, key.in)),
+        c(matrix(key.m, key.n, key.stride_c, false, key.out)),
+        bias(key.bias ? matrix(1, key.n, key.n, false, key.in) : Descriptor()) {
+    if (!key.accumulate) return;
     dnnl::post_ops post;
     post.append_sum(1.0f);
     attributes.set_post_ops(post);
   }
-  const auto descriptor =
-      key.bias ? onednn::primitive_descriptor<dnnl::matmul>(attributes, a, b, bias, c)
-               : onednn::primitive_descriptor<dnnl::matmul>(attributes, a, b, c);
+
+  // describe(a, b, [bias,] c)
+  dnnl::matmul::primitive_desc by(const auto& describe) const {
+    return bias.is_zero() ? describe(a, b, c) : describe(a, b, bias, c);
+  }
+  dnnl::matmul::primitive_desc descriptor() const {
+    return by([&](const auto&... all) {
+      return onednn::primitive_descriptor<dnnl::matmul>(attributes, all...);
+    });
+  }
+  dnnl::matmul::primitive_desc descriptor_by(const std::string& implementation) const {
+    return by([&](const auto&... all) {
+      return onednn::primitive_descriptor_by<dnnl::matmul>(implementation, attributes, all...);
+    });
+  }
+};
+
+// What oneDNN chooses for matrices with gaps between their rows, which are in no one's way.
+std::string implementation_for_any_strides(GemmKey key) {
+  key.stride_a *= 2;
+  key.stride_b *= 2;
+  key.stride_c *= 2;
+  const auto chosen = Described(key).descriptor();
+  return chosen.impl_info_str();
+}
+
+onednn::Primitive make_product(const GemmKey& key) {
+  const Described product(key);
+  const auto descriptor = key.bits == BitsOf::strides
+                              ? product.descriptor()
+                              : product.descriptor_by(implementation_for_any_strides(key));
   return {dnnl::matmul(descriptor),
-          {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}}};
+          {{DNNL_ARG_SRC, product.a},
+           {DNNL_ARG_WEIGHTS, product.b},
+           {DNNL_ARG_DST, product.c},
+           {DNNL_ARG_BIAS, product.bias}}};
 }
 
 std::string describe_product(const GemmKey& key) {
@@ -95,7 +132,7 @@ ConstTensor as_f32(ConstTensor source, std::vector<float>& memory) {
 }
 
 void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
-                 Tensor c, GemmMode mode, ConstTensor bias) {
+                 Tensor c, GemmMode mode, ConstTensor bias, BitsOf bits) {
   thread_local std::array<std::vector<float>, 4> memory;
   const ConstTensor wide_bias = bias.empty() ? bias : as_f32(bias, memory[2]);
   Tensor wide = c;
@@ -105,7 +142,7 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   }
   const bool widened = c.dtype != DType::f32;
   cpu::gemm(as_f32(a, memory[0]), transpose_a, as_f32(b, memory[1]), transpose_b, wide,
-            widened ? GemmMode::overwrite : mode, wide_bias);
+            widened ? GemmMode::overwrite : mode, wide_bias, bits);
   if (!widened) return;
   const kernels::Loops& loops = kernels::loops(c.dtype);
   const auto narrow = mode == GemmMode::accumulate ? loops.add_values : loops.from_values;
@@ -114,6 +151,39 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
       narrow(wide.at(row, 0), c.at(row, 0), c.cols);
     }
   });
+}
+
+// A column whose values lie close together.
+class CloseColumn {
+ public:
+  explicit CloseColumn(ConstTensor column)
+      : memory_(static_cast<size_t>(column.rows) * size_of(column.dtype)),
+        values_(tensor_at(memory_.data(), column.dtype, column.rows, 1)) {
+    copy(column, values_);
+  }
+  Tensor values() const { return values_; }
+  void copy_to(Tensor column) const { copy(values_, column); }
+
+ private:
+  static void copy(ConstTensor from, Tensor to) {
+    for (int64_t row = 0; row < to.rows; ++row) {
+      cpu::copy(from.row_range(row, 1), to.row_range(row, 1));
+    }
+  }
+
+  std::vector<std::byte> memory_;
+  Tensor values_;
+};
+
+// A product of one column: oneDNN has an order of its own where its values lie close together, as
+// those of any can.
+void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
+                      Tensor c, GemmMode mode, ConstTensor bias) {
+  const CloseColumn close_c(c);
+  std::optional<CloseColumn> close_b;
+  if (transpose_b == Transpose::no) b = close_b.emplace(b).values();
+  cpu::gemm(a, transpose_a, b, transpose_b, close_c.values(), mode, bias, BitsOf::shape);
+  close_c.copy_to(c);
 }
 
 // A product without terms (oneDNN leaves c as it is, BLAS refuses the strides).
@@ -192,7 +262,7 @@ void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, 
 }  // namespace
 
 void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
-          GemmMode mode, ConstTensor bias) {
+          GemmMode mode, ConstTensor bias, BitsOf bits) {
   const bool ta = transpose_a == Transpose::yes;
   const bool tb = transpose_b == Transpose::yes;
   const GemmKey key{.m = c.rows,
@@ -205,6 +275,7 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
                     .transpose_b = tb,
                     .bias = !bias.empty(),
                     .accumulate = mode == GemmMode::accumulate,
+                    .bits = bits,
                     .in = a.dtype,
                     .out = c.dtype};
   require_shapes((ta ? a.cols : a.rows) == key.m && (tb ? b.rows : b.cols) == key.n &&
@@ -217,7 +288,10 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
   if (key.k == 0) return set_rows(c, bias);
   if (a.dtype == DType::f64) return product_f64(key, a, b, c, bias);
   if (!onednn::computes_in(a.dtype)) {
-    return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
+    return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias, bits);
+  }
+  if (bits == BitsOf::shape && key.n == 1 && (c.stride != 1 || (!tb && b.stride != 1))) {
+    return gemm_of_a_column(a, transpose_a, b, transpose_b, c, mode, bias);
   }
   const Tiles tiles = tiles_of(key);
   parallel_for(tiles.down * tiles.across,

@@ -37,6 +37,25 @@ typename P::primitive_desc primitive_descriptor(const dnnl::primitive_attr& attr
     return {engine(), problem..., attributes};
   }
 }
+// The same, by the implementation of that name; by oneDNN's first one where it is not there.
+template <typename P, typename... Problem>
+typename P::primitive_desc primitive_descriptor_by(const std::string& implementation,
+                                                   const dnnl::primitive_attr& attributes,
+                                                   const Problem&... problem) {
+  const auto find = [&](auto descriptor) {
+    const auto first = descriptor;
+    while (descriptor.impl_info_str() != implementation) {
+      if (!descriptor.next_impl()) return first;
+    }
+    return descriptor;
+  };
+  if constexpr (requires { typename P::desc; }) {
+    const typename P::desc kept(problem...);  // next_impl() reads it
+    return find(typename P::primitive_desc(kept, attributes, engine()));
+  } else {
+    return find(primitive_descriptor<P>(attributes, problem...));
+  }
+}
 template <typename P, typename Forward, typename... Problem>
 typename P::primitive_desc backward_descriptor(const Forward& forward, const Problem&... problem) {
   if constexpr (requires { typename P::desc; }) {

@@ -2,7 +2,8 @@
 // played in virtual time, by the engine that plays collectives (collectives/simulate).
 //
 //   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a        ranks lie as training/parallel/mesh.h has
-//                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   them: data changes fastest
+//                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   them: tensor changes fastest, then
+//                       data
 //   stage 1, data 0      F0 B0 F1 B1b|B1a
 //                                  └─sum b─┴─sum a─
 //
@@ -12,6 +13,10 @@
 // the last micro-batch's backward (of its part for weights), and are cut into buckets: when one is
 // complete, the ranks of the stage begin to sum it, after the bucket before, while they compute on.
 // The step ends when all is done. Messages of all kinds share the links.
+//
+// Tensor ranks share the work of a stage: each block of layers is computed in two halves forward
+// and two backward, after each of which they sum their activations and wait for the sum (Shoeybi et
+// al.: Megatron-LM, 2019). A boundary is crossed in as many parts as there are tensor ranks.
 //
 // What it leaves out: the optimizer, copies in memory, and what sums take of the processors that
 // compute. A bucket ends where its chunk does.
@@ -29,16 +34,32 @@
 
 namespace tutti::training {
 
-struct StepWork {
-  pipeline::Costs costs;           // in us; messages take what the network makes of their bytes
-  double activation_bytes = 0;     // of a micro-batch between two chunks; its gradient has as many
-  double gradient_bytes = 0;       // of a chunk
-  double bucket_bytes = 25 << 20;  // the last bucket of a chunk may have fewer
+// Ranks that share what one would compute, and the algorithms by which they talk; these may be null
+// for one rank.
+struct TensorWork {
+  int ranks = 1;
+  int blocks = 1;  // of a chunk
+  // Between blocks each has its part of the rows: a sum is a reduce_scatter and an all_gather
+  // (Korthikanti et al., 2022), else an all_reduce.
+  bool shares_rows = false;
+  const Algorithm* all_reduce = nullptr;
+  const Algorithm* reduce_scatter = nullptr;
+  const Algorithm* all_gather = nullptr;
 };
 
-// Ranks that sum their gradients, of a mesh that has `data` ranks of each of the plan's: those of a
-// stage or, of Chimera, of the two stages with the same chunks.
-std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data);
+struct StepWork {
+  // Of a rank's part, in us; messages take what the network makes of their bytes.
+  pipeline::Costs costs;
+  double activation_bytes = 0;     // of a micro-batch between two chunks; its gradient has as many
+  double gradient_bytes = 0;       // of a rank's part of a chunk
+  double bucket_bytes = 25 << 20;  // the last bucket of a chunk may have fewer
+  TensorWork tensor;
+};
+
+// Ranks that sum their gradients, of a mesh that has `data` x `tensor` ranks of each of the plan's:
+// those of a stage or, of Chimera, of the two stages with the same chunks.
+std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data,
+                                                 int tensor = 1);
 
 struct StepSchedule {
   Schedule schedule;
@@ -48,9 +69,9 @@ struct StepSchedule {
 
 // The step of a mesh of `places.size()` ranks, of which each of the plan's has as many. The plan
 // has passed check(), and its schedule is flushed. `all_reduce` sums the buckets. options.alike:
-// ranks of a host, tried as one; most_steps: of all that is done. Throws Error(invalid_argument)
-// for numbers that make no sense, Error(unsupported) for what is too long, or that the algorithm
-// does not support.
+// ranks of a host, tried as one (without tensor ranks); most_steps: of all that is done. Throws
+// Error(invalid_argument) for numbers that make no sense, Error(unsupported) for what is too long,
+// or that the algorithm does not support.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& all_reduce,
                                 const ScheduleOptions& options = {});

@@ -241,6 +241,86 @@ TEST(Step, MessagesOfThePipelineShareLinksWithSums) {
   EXPECT_NEAR(time_on_two_switches(c), 400 + 10 + 800 + 800 + 400, 1e-9);
 }
 
+// By rings.
+StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = false) {
+  work.tensor = {
+      .ranks = ranks,
+      .blocks = blocks,
+      .shares_rows = shares_rows,
+      .all_reduce = &algorithm("ring"),
+      .reduce_scatter = &require_algorithm(Collective::reduce_scatter, "ring"),
+      .all_gather = &require_algorithm(Collective::all_gather, "ring"),
+  };
+  return work;
+}
+
+// Each block is waited for twice forward and twice backward, as Megatron has it; halves of these
+// sums take as long, and carry as many bytes.
+TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
+  const double bytes = 4e6;
+  const int micro_batches = 3;
+  for (const bool shares_rows : {false, true}) {
+    for (const int ranks : {2, 4}) {
+      for (const int blocks : {1, 5}) {
+        SCOPED_TRACE(cat(ranks, " ranks, ", blocks, " blocks, rows ", shares_rows));
+        const SimulatedStep step =
+            play({.network = star(ranks),
+                  .shape = {1, micro_batches},
+                  .work = with_tensor(work(bytes), ranks, blocks, shares_rows)});
+        const double compute = micro_batches * (kForward + kBackward);
+        const double sums = micro_batches * 4 * blocks * ring_us(ranks, bytes);
+        EXPECT_NEAR(step.network.time_us, compute + sums, 1e-9 * (compute + sums));
+        EXPECT_DOUBLE_EQ(step.compute_us, compute);
+        EXPECT_NEAR(step.exposed_us, sums, 1e-6);
+        EXPECT_NEAR(step.network.bytes_sent, micro_batches * 4 * blocks * 2 * (ranks - 1) * bytes,
+                    1);
+      }
+    }
+  }
+}
+
+// Each tensor rank sends its part to its counterpart; what each needs whole is put together there.
+TEST(Step, TensorRanksSendPartsOverABoundary) {
+  const double bytes = 8e6;
+  const double part = 1 + bytes / 4 / kBytesPerUs;  // of a link of its own, to the next stage
+  const double gather = 3 * (1 + bytes / 4 / kBytesPerUs);
+  const double half = gather;  // of a sum
+  const auto time = [&](bool shares_rows) {
+    return play({.network = "full:8,bandwidth=10,latency=1us",
+                 .shape = {2, 1},
+                 .work = with_tensor(work(bytes), 4, 1, shares_rows)})
+        .network.time_us;
+  };
+  const double compute = 2 * (kForward + kBackward);
+  const double sums = 2 * 4 * 2 * half;
+  EXPECT_NEAR(time(true), compute + sums + 2 * part, 1e-6);
+  EXPECT_NEAR(time(false), compute + sums + 2 * (part + gather), 1e-6);
+}
+
+// Where backward is taken apart, tensor ranks sum in its part for inputs alone.
+TEST(Step, TensorRanksDoNotSumGradientsOfWeights) {
+  const auto messages = [](const char* schedule) {
+    return play({.network = star(8),
+                 .schedule = schedule,
+                 .shape = {4, 8},
+                 .work = with_tensor(work(1e5), 2, 3)})
+        .network.messages;
+  };
+  EXPECT_EQ(messages("zb-h1"), messages("1f1b"));
+}
+
+// The ranks with one place on the tensor axis sum their gradients.
+TEST(Step, TensorRanksSumTheirPartsOfGradientsByPlace) {
+  const pipeline::Plan plan = plan_of({.shape = {2, 2}});
+  EXPECT_THAT(ranks_that_sum(plan, 2, 2), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3),
+                                                      ElementsAre(4, 6), ElementsAre(5, 7)));
+  const double gradients = 8e6;
+  StepWork none = with_tensor(work(0, gradients), 2, 1);
+  const SimulatedStep step = play({.network = star(4), .shape = {1, 1}, .work = none});
+  const double sums = 3 * 2 * 2.0;  // of nothing: latencies; the last one beside the gradients'
+  EXPECT_NEAR(step.network.time_us, kForward + kBackward + sums + ring_us(2, gradients), 1e-6);
+}
+
 TEST(Step, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
   for (const char* schedule : {"1f1b", "interleaved", "chimera"}) {
     for (const char* algorithm : {"hierarchical", "halving_doubling"}) {
@@ -292,6 +372,8 @@ TEST(Step, SaysWhatItCannotPlay) {
               HasSubstr("4 stages do not divide 6 ranks"));
   EXPECT_THAT(what({.network = star(2), .shape = {4, 4}, .work = work(0)}),
               HasSubstr("4 stages do not divide 2 ranks"));
+  EXPECT_THAT(what({.network = star(6), .shape = {2, 4}, .work = with_tensor(work(0), 2, 1)}),
+              HasSubstr("2 stages of 2 tensor ranks do not divide 6 ranks"));
   EXPECT_THAT(what({.network = star(4), .schedule = "pipedream", .shape = {2, 4}, .work = work(0)}),
               AllOf(HasSubstr("pipedream"), HasSubstr("flushed")));
   EXPECT_THAT(what({.network = star(4), .shape = {2, 4}, .work = work(-1)}),

@@ -40,6 +40,9 @@ struct SimulateOptions {
 
   // Of "train".
   int stages = 1;
+  int tensor = 1;
+  int blocks = 1;
+  bool shares_rows = false;
   std::string schedule = "1f1b";
   std::optional<int> virtual_stages;
   int micro_batches = 1;

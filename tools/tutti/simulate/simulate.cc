@@ -203,8 +203,20 @@ void add_training(Command command, SimulateOptions& o) {
   const auto add = [&](const char* names, auto& value, const char* meaning) {
     return command.add_option(names, value, meaning).group(kGroup);
   };
-  add("--pp", o.stages, "stages of the pipeline; all other ranks are data-parallel")
+  add("--pp", o.stages, "stages of the pipeline; what --pp and --tp leave is data-parallel")
       .between(1, 65536)
+      .show_default();
+  add("--tp", o.tensor, "tensor ranks, side by side, that share the work of each stage")
+      .between(1, 1024)
+      .show_default();
+  command
+      .add_flag("--sp", o.shares_rows,
+                "tensor ranks share the rows between blocks: they reduce-scatter and gather, in "
+                "place of all-reduces")
+      .group(kGroup);
+  add("--blocks", o.blocks,
+      "with --tp: blocks of layers in a chunk; each sums activations twice forward, twice backward")
+      .between(1, 1024)
       .show_default();
   add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
       .type_name("NAME")
@@ -239,8 +251,9 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
                                                 : "--topology is required");
   }
   for (const char* option :
-       {"--pp", "--schedule", "--virtual", "--micro-batches", "--forward-us", "--backward-us",
-        "--backward-weight-us", "--activation-bytes", "--gradient-bytes", "--bucket-bytes"}) {
+       {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--micro-batches",
+        "--forward-us", "--backward-us", "--backward-weight-us", "--activation-bytes",
+        "--gradient-bytes", "--bucket-bytes"}) {
     if (!train && command.count(option) > 0) {
       throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
     }
@@ -249,6 +262,11 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
     if (train && command.count(option) > 0) throw UsageError(cat("train excludes ", option));
   }
   if (!train) return;
+  for (const char* option : {"--sp", "--blocks"}) {
+    if (o.tensor == 1 && command.count(option) > 0) {
+      throw UsageError(cat(option, " has no effect without --tp"));
+    }
+  }
   for (const char* needed : {"--forward-us", "--backward-us"}) {
     if (command.count(needed) == 0) throw UsageError(cat("train requires ", needed));
   }

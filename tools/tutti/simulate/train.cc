@@ -1,6 +1,7 @@
-// tutti simulate train: what a training step of data x pipeline ranks takes on a network.
+// tutti simulate train: what a training step of tensor x data x pipeline ranks takes on a network.
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,20 +72,25 @@ training::pipeline::Costs costs_in(const SimulateOptions& o) {
 class TrainPlay {
  public:
   explicit TrainPlay(const SimulateOptions& options) : o_(options), on_(o_) {
-    if (o_.stages > on_.ranks || on_.ranks % o_.stages != 0) {
-      refuse(cat("--pp ", o_.stages, " does not divide ", on_.ranks, " ranks"),
-             "each stage has as many data-parallel ranks: give --ranks a multiple of --pp");
+    const int64_t each = int64_t{o_.stages} * o_.tensor;
+    if (each > on_.ranks || on_.ranks % each != 0) {
+      refuse(o_.tensor == 1 ? cat("--pp ", o_.stages, " does not divide ", on_.ranks, " ranks")
+                            : cat("--pp ", o_.stages, " x --tp ", o_.tensor, " does not divide ",
+                                  on_.ranks, " ranks"),
+             "each stage has as many data-parallel ranks: give --ranks a multiple");
     }
-    data_ = on_.ranks / o_.stages;
+    data_ = static_cast<int>(on_.ranks / each);
     make_plan();
     places_ = on_.network->places(on_.ranks);
-    group_ = training::ranks_that_sum(plan_, data_).front();
+    group_ = training::ranks_that_sum(plan_, data_, o_.tensor).front();
     work_.costs = costs_in(o_);
-    work_.activation_bytes = bytes_in("--activation-bytes", o_.activation_bytes, o_.stages > 1,
-                                      "stages send each other activations");
+    work_.activation_bytes = bytes_in(
+        "--activation-bytes", o_.activation_bytes, each > 1,
+        o_.stages > 1 ? "stages send each other activations" : "tensor ranks sum activations");
     work_.gradient_bytes = bytes_in("--gradient-bytes", o_.gradient_bytes, group_.size() > 1,
                                     "data-parallel ranks sum their gradients");
     work_.bucket_bytes = static_cast<double>(parse_bytes(o_.bucket_bytes));
+    if (o_.tensor > 1) choose_tensor_algorithms();
   }
 
   int run() {
@@ -124,15 +130,37 @@ class TrainPlay {
 
   bool sums() const { return group_.size() > 1 && work_.gradient_bytes > 0; }
 
+  Shape shape_of(const std::vector<int32_t>& ranks) const {
+    std::vector<Place> places;
+    for (const int32_t rank : ranks) places.push_back(places_[static_cast<size_t>(rank)]);
+    return {.ranks = static_cast<int32_t>(ranks.size()), .layout = Layout::of(places)};
+  }
+
   // The first stage's ranks stand for those of all in the choice of what is tried.
   std::vector<const Algorithm*> algorithms() {
     if (!sums()) return {algorithms_for(Collective::all_reduce).front()};
-    std::vector<Place> places;
-    for (const int32_t rank : group_) places.push_back(places_[static_cast<size_t>(rank)]);
-    const Shape shape{.ranks = static_cast<int32_t>(group_.size()), .layout = Layout::of(places)};
-    return algorithms_to_play(o_, Collective::all_reduce, shape,
+    return algorithms_to_play(o_, Collective::all_reduce, shape_of(group_),
                               std::min(work_.bucket_bytes, work_.gradient_bytes), *on_.network,
                               kMostTried);
+  }
+
+  // The most promising of each; --algorithm is that of the gradients.
+  void choose_tensor_algorithms() {
+    SimulateOptions any = o_;
+    any.algorithm = "auto";
+    std::vector<int32_t> first(static_cast<size_t>(o_.tensor));
+    std::iota(first.begin(), first.end(), 0);
+    const auto choose = [&](Collective collective) {
+      return algorithms_to_play(any, collective, shape_of(first), work_.activation_bytes,
+                                *on_.network, 1)
+          .front();
+    };
+    work_.tensor = {.ranks = o_.tensor,
+                    .blocks = o_.blocks,
+                    .shares_rows = o_.shares_rows,
+                    .all_reduce = choose(Collective::all_reduce),
+                    .reduce_scatter = choose(Collective::reduce_scatter),
+                    .all_gather = choose(Collective::all_gather)};
   }
 
   StepRow play(const Algorithm& algorithm, double give_up) {
@@ -151,8 +179,9 @@ class TrainPlay {
   std::string name_of(const StepRow& row) const { return sums() ? row.algorithm->name : "-"; }
 
   void print() const {
-    std::printf("train on %s: %d data x %d pipeline ranks, %s, %d micro-batch%s, %zu links\n",
-                o_.topology.c_str(), data_, o_.stages, plan_.schedule.name.c_str(),
+    const std::string tensor = o_.tensor == 1 ? "" : cat(o_.tensor, " tensor x ");
+    std::printf("train on %s: %s%d data x %d pipeline ranks, %s, %d micro-batch%s, %zu links\n",
+                o_.topology.c_str(), tensor.c_str(), data_, o_.stages, plan_.schedule.name.c_str(),
                 o_.micro_batches, o_.micro_batches == 1 ? "" : "es",
                 on_.network->graph().links().size());
     std::printf("%-28s %14s %14s %14s %14s %10s %12s  %s\n", "sums by", "time us", "compute us",
@@ -202,6 +231,7 @@ class TrainPlay {
     Json document = {{"topology", o_.topology},
                      {"ranks", on_.ranks},
                      {"data_ranks", data_},
+                     {"tensor_ranks", o_.tensor},
                      {"stages", o_.stages},
                      {"schedule", plan_.schedule.name},
                      {"micro_batches", o_.micro_batches}};

@@ -1,0 +1,32 @@
+// The schedules of collectives of groups of ranks: one for all groups that lie alike.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collectives/simulate/schedule.h"
+#include "topology/domain.h"
+#include "topology/layout.h"
+
+namespace tutti::training {
+
+class GroupSchedules {
+ public:
+  // The number of the algorithm's schedule for ranks at these places. Throws as make_schedule()
+  // does.
+  size_t find(const Algorithm& algorithm, const std::vector<Place>& places,
+              const ScheduleOptions& options);
+  const Schedule& operator[](size_t number) const { return made_[number].schedule; }
+  void clear() { made_.clear(); }
+
+ private:
+  struct Made {
+    const Algorithm* algorithm;
+    int32_t ranks;
+    Layout layout;
+    Schedule schedule;
+  };
+  std::vector<Made> made_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,402 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "collectives/simulate/joint_schedule.h"
+#include "training/simulate/entry_marks.h"
+#include "training/simulate/group_schedules.h"
+#include "training/simulate/step.h"
+
+namespace tutti::training {
+
+namespace {
+
+using pipeline::Action;
+using pipeline::Entry;
+using pipeline::Kind;
+using pipeline::Plan;
+using Step = JointSchedule::Step;
+
+constexpr Step kNone = -1;
+
+size_t index(int64_t i) { return static_cast<size_t>(i); }
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
+}
+
+void check_bytes(std::string_view name, double bytes, double least) {
+  if (std::isfinite(bytes) && bytes >= least) return;
+  refuse(cat(bytes, " bytes of ", name), cat("give a finite number of at least ", least));
+}
+
+class Builder {
+ public:
+  Builder(const Plan& plan, const StepWork& work, const std::vector<Place>& places,
+          const Algorithm& all_reduce, const ScheduleOptions& options)
+      : plan_(plan),
+        work_(work),
+        costs_(plan.schedule, work.costs),
+        places_(places),
+        all_reduce_(all_reduce),
+        options_(options),
+        ranks_(static_cast<int32_t>(places.size())),
+        tensor_(work.tensor.ranks),
+        data_(ranks_ / plan.schedule.ranks / tensor_) {}
+
+  StepSchedule build() {
+    make_groups();
+    make_teams();
+    refuse_if_too_long();
+    StepSchedule step{.schedule = make_schedule(), .computing = {}, .compute_us = compute_times()};
+    groups_.clear();
+    buckets_.clear();
+    step.computing = make_schedule();
+    return step;
+  }
+
+ private:
+  // Ranks that sum their gradients.
+  struct Group {
+    std::vector<int32_t> members;
+    const std::vector<int>* chunks;  // ascending
+    size_t sum;                      // which of schedules_
+  };
+  // The tensor ranks with one place in the other axes, and which of schedules_ they take.
+  struct Team {
+    std::vector<int32_t> members;
+    size_t sum = 0;
+    size_t scatter = 0;
+    size_t gather = 0;
+  };
+  // When the gradients of a bucket are there, on a rank.
+  struct Made {
+    int chunk;
+    std::vector<Step> buckets;
+  };
+
+  Schedule make_schedule() {
+    joint_ = JointSchedule(ranks_, symmetry_, alike_);
+    made_.assign(index(ranks_ / alike_), {});
+    for (int32_t data = 0; data < data_; data += alike_) add_pipeline(data);
+    for (const Group& group : groups_) add_sums(group);
+    return joint_.take();
+  }
+
+  // Ranks are played as one where they are alike in every sum.
+  void make_groups() {
+    alike_ = tensor_ == 1 && data_ % options_.alike == 0 ? options_.alike : 1;
+    if (make_groups_of(alike_)) return;
+    alike_ = 1;
+    symmetry_ = Symmetry::none;
+    make_groups_of(1);
+  }
+
+  bool make_groups_of(int32_t alike) {
+    groups_.clear();
+    schedules_.clear();
+    buckets_.clear();
+    symmetry_ = alike > 1 ? Symmetry::rotation : Symmetry::none;
+    if (work_.gradient_bytes == 0) return true;
+    for (std::vector<int32_t>& members : ranks_that_sum(plan_, data_, tensor_)) {
+      const int stage = members.front() / (data_ * tensor_);
+      Group group{
+          .members = std::move(members), .chunks = &plan_.ranks[index(stage)].chunks, .sum = 0};
+      if (group.members.size() == 1) continue;
+      group.sum = schedules_.find(all_reduce_, places_of(group.members), of(alike));
+      const Schedule& its = schedules_[group.sum];
+      if (its.alike != alike || (!groups_.empty() && its.symmetry != symmetry_)) return false;
+      symmetry_ = its.symmetry;
+      groups_.push_back(std::move(group));
+    }
+    if (!groups_.empty())
+      buckets_ = cut_into_buckets(work_.gradient_bytes, work_.bucket_bytes, options_.most_steps);
+    return true;
+  }
+
+  std::vector<Place> places_of(const std::vector<int32_t>& members) const {
+    std::vector<Place> places;
+    places.reserve(members.size());
+    for (const int32_t rank : members) places.push_back(places_[index(rank)]);
+    return places;
+  }
+
+  ScheduleOptions of(int32_t alike) const {
+    ScheduleOptions options = options_;
+    options.alike = alike;
+    return options;
+  }
+
+  void make_teams() {
+    teams_.resize(index(plan_.schedule.ranks) * index(data_));
+    for (size_t number = 0; number < teams_.size(); ++number) {
+      Team& team = teams_[number];
+      for (int32_t i = 0; i < tensor_; ++i) {
+        team.members.push_back(static_cast<int32_t>(number) * tensor_ + i);
+      }
+      if (tensor_ == 1) continue;
+      const std::vector<Place> places = places_of(team.members);
+      team.gather = schedules_.find(*work_.tensor.all_gather, places, of(1));
+      if (work_.tensor.shares_rows) {
+        team.scatter = schedules_.find(*work_.tensor.reduce_scatter, places, of(1));
+      } else {
+        team.sum = schedules_.find(*work_.tensor.all_reduce, places, of(1));
+      }
+    }
+  }
+
+  void refuse_if_too_long() const {
+    const int32_t pipelines = data_ / alike_;
+    const auto steps_of = [&](size_t collective) {
+      const Schedule& its = schedules_[collective];
+      return static_cast<double>(its.steps()) + 2.0 * its.walked();
+    };
+    double steps = 0;
+    for (const pipeline::RankPlan& rank : plan_.ranks) {
+      steps += static_cast<double>(rank.actions.size()) * pipelines * tensor_;
+    }
+    for (const Group& group : groups_) {
+      steps += steps_of(group.sum) * static_cast<double>(buckets_.size() * group.chunks->size());
+    }
+    for (const Team& team : teams_) {
+      if (tensor_ == 1) break;
+      const bool rows = work_.tensor.shares_rows;
+      const double sum = rows ? steps_of(team.scatter) + steps_of(team.gather) : steps_of(team.sum);
+      for (const std::vector<Entry>& entries : plan_.schedule.table) {
+        steps += sum * static_cast<double>(entries.size()) * sums_in(Kind::forward) /
+                 plan_.schedule.ranks;
+      }
+    }
+    if (steps <= static_cast<double>(options_.most_steps)) return;
+    throw Error(ErrorCode::unsupported,
+                cat("a training step with ", all_reduce_.name, " on ", ranks_, " ranks has some ",
+                    static_cast<int64_t>(steps), " steps to walk"),
+                {.cause = cat("the limit is ", options_.most_steps, " steps over all ranks"),
+                 .remedy = "take larger buckets, an algorithm with fewer messages, such as "
+                           "hierarchical or halving_doubling, or fewer ranks or micro-batches"});
+  }
+
+  const Team& team_at(int stage, int32_t data) const {
+    return teams_[index(stage) * index(data_) + index(data)];
+  }
+
+  // Of what an entry makes or needs, in one direction, through a chunk: the first tensor rank's.
+  size_t cell(const Entry& entry) const {
+    const int64_t direction = entry.kind == Kind::forward ? 0 : 1;
+    return index(
+        ((direction * plan_.schedule.micro_batches + entry.micro_batch) * plan_.schedule.chunks +
+         entry.chunk) *
+        tensor_);
+  }
+
+  // All stages with this place in the data axis.
+  void add_pipeline(int32_t data) {
+    const size_t cells =
+        2 * index(plan_.schedule.micro_batches) * index(plan_.schedule.chunks) * index(tensor_);
+    begins_.assign(cells, kNone);
+    comes_.assign(cells, kNone);
+    for (int stage = 0; stage < plan_.schedule.ranks; ++stage) add_stage(stage, data);
+    for (int stage = 0; stage < plan_.schedule.ranks; ++stage) {
+      for (const Action& action : plan_.ranks[index(stage)].actions) {
+        if (action.kind == Action::Kind::receive) await(team_at(stage, data), cell(action.entry));
+      }
+    }
+  }
+
+  // What begins at `at` follows what comes for it: to each tensor rank its part, of which it needs
+  // all, unless they share the rows.
+  void await(const Team& team, size_t at) {
+    const bool gathers = tensor_ > 1 && !work_.tensor.shares_rows;
+    std::vector<std::pair<Step, Step>> all;
+    if (gathers) all = call(team, team.gather);
+    for (size_t i = 0; i < team.members.size(); ++i) {
+      const int32_t rank = team.members[i];
+      if (!gathers) {
+        joint_.order(rank, comes_[at + i], begins_[at + i]);
+        continue;
+      }
+      joint_.order(rank, comes_[at + i], all[i].first);
+      joint_.order(rank, all[i].second, begins_[at + i]);
+    }
+  }
+
+  std::vector<std::pair<Step, Step>> call(const Team& team, size_t collective) {
+    return joint_.collective(schedules_[collective], work_.activation_bytes, team.members);
+  }
+
+  void add_stage(int stage, int32_t data) {
+    const Team& team = team_at(stage, data);
+    std::vector<int64_t> backwards(index(plan_.schedule.chunks), 0);  // that are still to come
+    for (const Action& action : plan_.ranks[index(stage)].actions) {
+      if (action.kind != Action::Kind::compute) continue;
+      backwards[index(action.entry.chunk)] += makes_weight_gradient(action.entry) ? 1 : 0;
+    }
+    // By tensor rank: the last step, and the last message to each peer.
+    std::vector<Step> last(team.members.size(), kNone);
+    std::vector<std::vector<Step>> sent(index(plan_.schedule.ranks), last);
+    for (const Action& action : plan_.ranks[index(stage)].actions) {
+      if (action.kind == Action::Kind::compute) {
+        const bool completes =
+            makes_weight_gradient(action.entry) && --backwards[index(action.entry.chunk)] == 0;
+        add_entry(team, action.entry, completes, last);
+      } else if (action.kind == Action::Kind::send) {
+        add_messages(team, action, data, last, sent[index(action.peer)]);
+      }
+    }
+  }
+
+  // How often the tensor ranks sum in an entry: nobody waits for a weight's gradient.
+  int sums_in(Kind kind) const {
+    return tensor_ == 1 || kind == Kind::backward_weight ? 0 : 2 * work_.tensor.blocks;
+  }
+
+  // The last backward of a chunk is cut where a bucket is complete.
+  void add_entry(const Team& team, const Entry& entry, bool completes, std::vector<Step>& last) {
+    const bool is_cut = completes && !buckets_.empty();
+    const bool shares_rows = work_.tensor.shares_rows && sums_in(entry.kind) > 0;
+    std::vector<Made> made(team.members.size(), {.chunk = entry.chunk, .buckets = {}});
+    bool begun = entry.kind == Kind::backward_weight;  // which waits for nobody
+    const auto append = [&](const std::vector<std::pair<Step, Step>>& steps) {
+      for (size_t i = 0; i < steps.size(); ++i) {
+        if (last[i] != kNone) joint_.order(team.members[i], last[i], steps[i].first);
+        if (!begun) begins_[cell(entry) + i] = steps[i].first;
+        last[i] = steps[i].second;
+      }
+      begun = true;
+    };
+    if (shares_rows) append(call(team, team.gather));
+    double done = 0;
+    for (const Mark& mark :
+         marks_of(is_cut ? buckets_ : std::vector<double>(), sums_in(entry.kind))) {
+      std::vector<std::pair<Step, Step>> parts;
+      for (const int32_t rank : team.members) {
+        const Step step = joint_.compute(rank, costs_.of(entry) * (mark.at - done));
+        parts.emplace_back(step, step);
+      }
+      done = mark.at;
+      append(parts);
+      if (mark.completes_bucket) {
+        for (size_t i = 0; i < made.size(); ++i) made[i].buckets.push_back(last[i]);
+      }
+      if (!mark.sums) continue;
+      append(call(team, shares_rows ? team.scatter : team.sum));
+      if (shares_rows && mark.at < 1) append(call(team, team.gather));
+    }
+    if (!is_cut) return;
+    for (size_t i = 0; i < made.size(); ++i) {
+      made_[index(team.members[i] / alike_)].push_back(std::move(made[i]));
+    }
+  }
+
+  // What the chunk next in the entry's direction needs; `last` has made it, `before` was sent
+  // before.
+  void add_messages(const Team& team, const Action& action, int32_t data,
+                    const std::vector<Step>& last, std::vector<Step>& before) {
+    Entry consumer = action.entry;
+    consumer.chunk += action.entry.kind == Kind::forward ? 1 : -1;
+    const Team& peers = team_at(action.peer, data);
+    for (size_t i = 0; i < team.members.size(); ++i) {
+      const int32_t rank = team.members[i];
+      const auto [step, comes] =
+          joint_.message(rank, peers.members[i], work_.activation_bytes / tensor_);
+      joint_.order(rank, last[i], step);
+      if (before[i] != kNone) joint_.order(rank, before[i], step);
+      before[i] = step;
+      comes_[cell(consumer) + i] = comes;
+    }
+  }
+
+  void add_sums(const Group& group) {
+    const Schedule& its = schedules_[group.sum];
+    std::vector<Step> before(index(its.walked()), kNone);
+    for (auto chunk = group.chunks->rbegin(); chunk != group.chunks->rend(); ++chunk) {
+      for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+        const auto ends = joint_.collective(its, buckets_[bucket], group.members);
+        for (size_t i = 0; i < ends.size(); ++i) {
+          const int32_t rank = group.members[i * index(alike_)];
+          joint_.order(rank, made(rank, *chunk).buckets[bucket], ends[i].first);
+          if (before[i] != kNone) joint_.order(rank, before[i], ends[i].first);
+          before[i] = ends[i].second;
+        }
+      }
+    }
+  }
+
+  const Made& made(int32_t rank, int chunk) const {
+    return *std::ranges::find(made_[index(rank / alike_)], chunk, &Made::chunk);
+  }
+
+  std::vector<double> compute_times() const {
+    std::vector<double> times;
+    for (const std::vector<Entry>& entries : plan_.schedule.table) {
+      double sum = 0;
+      for (const Entry& entry : entries) sum += costs_.of(entry);
+      times.push_back(sum);
+    }
+    return times;
+  }
+
+  const Plan& plan_;
+  const StepWork& work_;
+  pipeline::EntryCosts costs_;
+  const std::vector<Place>& places_;
+  const Algorithm& all_reduce_;
+  const ScheduleOptions& options_;
+  int32_t ranks_;
+  int32_t tensor_;
+  int32_t data_;  // teams of a stage
+  int32_t alike_ = 1;
+  Symmetry symmetry_ = Symmetry::none;
+  GroupSchedules schedules_;
+  std::vector<Group> groups_;
+  std::vector<Team> teams_;      // by stage and data
+  std::vector<double> buckets_;  // of a chunk; none where nobody shares its gradients
+  JointSchedule joint_{0};
+  std::vector<Step> begins_;             // by cell and tensor rank: of the pipeline being added
+  std::vector<Step> comes_;              // alike: what the entry needs from another rank
+  std::vector<std::vector<Made>> made_;  // by rank that is walked
+};
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> ranks_that_sum(const Plan& plan, int data, int tensor) {
+  std::vector<std::vector<int32_t>> groups;
+  for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
+    const std::vector<int>& holders = plan.holders[index(plan.ranks[index(stage)].chunks.front())];
+    if (holders.front() != stage) continue;
+    for (int32_t place = 0; place < tensor; ++place) {
+      std::vector<int32_t>& members = groups.emplace_back();
+      for (const int holder : holders) {
+        for (int32_t i = 0; i < data; ++i) members.push_back((holder * data + i) * tensor + place);
+      }
+    }
+  }
+  return groups;
+}
+
+StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
+                                const std::vector<Place>& places, const Algorithm& all_reduce,
+                                const ScheduleOptions& options) {
+  const auto stages = index(plan.schedule.ranks);
+  const auto tensor = index(work.tensor.ranks);
+  if (places.empty() || places.size() % (stages * tensor) != 0) {
+    const std::string each = tensor == 1 ? "" : cat(" of ", tensor, " tensor ranks");
+    refuse(cat(stages, " stages", each, " do not divide ", places.size(), " ranks"),
+           "take a multiple of them");
+  }
+  if (plan.schedule.updates != pipeline::Updates::flushed) {
+    refuse(cat("a step of ", plan.schedule.name, " has no end: its pipeline does not run empty"),
+           "take a schedule that is flushed, such as 1f1b");
+  }
+  check_bytes("activations", work.activation_bytes, 0);
+  check_bytes("gradients", work.gradient_bytes, 0);
+  check_bytes("a bucket", work.bucket_bytes, 1);
+  return Builder(plan, work, places, all_reduce, options).build();
+}
+
+}  // namespace tutti::training

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -193,6 +194,20 @@ TEST(NamedLosses, AreTheSameBitsInEveryPipeline) {
           << pipeline.schedule << " x " << data;
     }
   }
+}
+
+// They are sums over micro-batches that do not depend on which rank has which.
+TEST(Losses, AreTheSameBitsHoweverManyRanksShareTheMicroBatches) {
+  const auto first_losses = [](int data, int stages) {
+    TinyRun run = penalized_run();
+    run.mesh = {.data = data, .pipeline = stages};
+    run.steps = 1;
+    const Outcome outcome = testing::train(data * stages, run);
+    return std::tuple(outcome.losses, outcome.correct, outcome.named.at("penalty"));
+  };
+  const auto alone = first_losses(1, 1);
+  for (const int data : {2, 3, 5, 6, 7}) EXPECT_EQ(first_losses(data, 1), alone) << data;
+  for (const int data : {1, 2, 3}) EXPECT_EQ(first_losses(data, 2), alone) << data << " x 2";
 }
 
 TEST(NamedLosses, AreMeansOverTheStepsSamples) {

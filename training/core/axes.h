@@ -45,6 +45,10 @@ class AxisSet {
 // the same, along the pipeline axis they are others.)
 inline constexpr AxisSet kModelAxes = {Axis::tensor, Axis::context, Axis::expert};
 
+// Over these lie the samples of a batch, and over those the tokens of each sample.
+inline constexpr AxisSet kSampleAxes = {Axis::data};
+inline constexpr AxisSet kTokenAxes = {Axis::context};
+
 // "tensor x data"; "no axis" for an empty set.
 std::string name(AxisSet axes);
 
@@ -55,6 +59,22 @@ struct MeshPlace {
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
+  // How many ranks there are along these axes together, and which of them this one is, in the order
+  // of the world.
+  int ranks_along(AxisSet axes) const {
+    int ranks = 1;
+    for (const Axis axis : kAllAxes) {
+      if (axes.has(axis)) ranks *= size(axis);
+    }
+    return ranks;
+  }
+  int number_along(AxisSet axes) const {
+    int number = 0;
+    for (auto axis = kAllAxes.rbegin(); axis != kAllAxes.rend(); ++axis) {
+      if (axes.has(*axis)) number = number * size(*axis) + place(*axis);
+    }
+    return number;
+  }
   // Whether it is the first rank along each of the axes.
   bool first_along(AxisSet axes) const {
     for (const Axis axis : kAllAxes) {

@@ -144,7 +144,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
              {.each_micro_batch = storage_.adds_to_shards(),
               .measures =
                   mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()}),
-      gradients_(mesh_, model, plans_, placement_, group_, synchronizer_->sums_gradients(),
+      gradients_(mesh_, model, plans_, placement_, synchronizer_->sums_gradients(),
                  runner_options(options.runner, options.storage.dtype, mesh_)),
       updater_(std::move(optimizer), model, storage_, group_,
                {.clip = options.clip,

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/optimizers/exact_sum.h"
+#include "training/parallel/rank_reducer.h"
 
 namespace tutti::training {
 namespace {
@@ -35,13 +37,12 @@ LossScales StepCounts::scales(double loss_scale) const {
 }
 
 StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
-                             const pipeline::Placement& placement, const Communicator& group,
-                             bool summed, const RunnerOptions& options)
+                             const pipeline::Placement& placement, bool summed,
+                             const RunnerOptions& options)
     : mesh_(mesh),
       model_(model),
       plans_(plans),
       placement_(placement),
-      group_(group),
       summed_(summed),
       runner_(model, options),
       executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor),
@@ -59,10 +60,10 @@ std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps)
     for (const MicroBatch& batch : steps[step].own) {
       if (batch.weight == 0) continue;
       counts[step].targets += model_.targets_in(batch);
-      counts[step].samples += batch.samples;
+      if (mesh_.place().first_along(kTokenAxes)) counts[step].samples += batch.samples;
     }
   }
-  Communicator& ranks = mesh_.along(Axis::data);
+  Communicator& ranks = mesh_.group(kSampleAxes | kTokenAxes);
   for (size_t step = 0; step < steps.size(); ++step) {
     const int64_t given = steps[step].targets;  // each rank counts its part of them
     if (given == 0) continue;
@@ -118,35 +119,35 @@ void StepGradients::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   executor_.run(plan, stage_);
 }
 
-// Sums over the ranks of each stage that has losses, in the order that they have without a
-// pipeline; then one rank of each tells all others, in the one message that every step takes: all
-// must know together whether the step was sound.
+// In the one message that every step takes: all must know together whether the step was sound. The
+// sums are exact, and so the same for any layout.
 std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
                                              std::span<double> more) {
   std::vector<StepLosses> steps(std::max<size_t>(1, counts.size()));
-  std::vector<double> values;
-  for (size_t step = 0; step < steps.size(); ++step) {
-    const std::vector<double> own = stage_.sums(step * micro_batches_, micro_batches_);
-    values.insert(values.end(), own.begin(), own.end());
+  const size_t of_a_step = pipeline::first_named_sum + stage_.named_losses().size();
+  std::vector<ExactSum> sums(steps.size() * of_a_step + more.size());
+  for (size_t step = 0; step < steps.size() && tells(); ++step) {
+    for (const std::vector<double>& found : stage_.found(step * micro_batches_, micro_batches_)) {
+      for (size_t i = 0; i < of_a_step; ++i) sums[step * of_a_step + i].add(found[i]);
+    }
   }
-  if (group_.size() < mesh_.world().size()) {
-    if (stage_.has_losses()) group_.all_reduce(std::span<double>(values));
-    if (!leads()) std::ranges::fill(values, 0);
-  }
-  values.insert(values.end(), more.begin(), more.end());
-  mesh_.world().all_reduce(std::span<double>(values));
-  std::copy(values.end() - std::ssize(more), values.end(), more.begin());
-  const double* sums = values.data();
+  const size_t first_of_more = sums.size() - more.size();
+  for (size_t i = 0; i < more.size(); ++i) sums[first_of_more + i].add(more[i]);
+  RankReducer everyone(mesh_.world(), true);
+  sum_over_owners(sums, everyone);
+  for (size_t i = 0; i < more.size(); ++i) more[i] = sums[first_of_more + i].value();
   for (size_t step = 0; step < steps.size(); ++step) {
     StepLosses& told = steps[step];
-    told.targets =
-        counts.empty() ? static_cast<int64_t>(sums[pipeline::target_sum]) : counts[step].targets;
-    told.loss = mean_of(sums[pipeline::loss_sum], told.targets);
-    told.correct = mean_of(sums[pipeline::correct_sum], told.targets);
-    sums += pipeline::first_named_sum;
-    for (const auto& [unit, name] : stage_.named_losses()) {
-      const double sum = *sums++;
-      if (!counts.empty()) told.losses[name] += mean_of(sum, counts[step].samples);
+    const ExactSum* const its = &sums[step * of_a_step];
+    const auto mean = [&](size_t sum, int64_t count) { return mean_of(its[sum].value(), count); };
+    told.targets = counts.empty() ? static_cast<int64_t>(its[pipeline::target_sum].value())
+                                  : counts[step].targets;
+    told.loss = mean(pipeline::loss_sum, told.targets);
+    told.correct = mean(pipeline::correct_sum, told.targets);
+    if (counts.empty()) continue;
+    for (size_t i = 0; i < stage_.named_losses().size(); ++i) {
+      told.losses[stage_.named_losses()[i].second] +=
+          mean(pipeline::first_named_sum + i, counts[step].samples);
     }
   }
   return steps;

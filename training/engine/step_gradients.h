@@ -63,11 +63,10 @@ struct PipelineReport {
 // Calls are made by all ranks, in one order.
 class StepGradients {
  public:
-  // All outlive it. `group`: the ranks with the same units. `summed`: gradients are to be parts of
-  // the mean over all ranks' targets, else the mean over this rank's own.
+  // All outlive it. `summed`: gradients are to be parts of the mean over all ranks' targets, else
+  // the mean over this rank's own.
   StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
-                const pipeline::Placement& placement, const Communicator& group, bool summed,
-                const RunnerOptions& options);
+                const pipeline::Placement& placement, bool summed, const RunnerOptions& options);
 
   // Called around units from now on; outlives it.
   void set_hooks(UnitHooks& hooks);
@@ -105,13 +104,17 @@ class StepGradients {
 
  private:
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
-  bool leads() const { return group_.rank() == 0 && mesh_.place().first_along(kModelAxes); }
+  // Whether what this rank has of the losses counts: some have the same as others.
+  bool tells() const {
+    const AxisSet others =
+        AxisSet::all().without(kSampleAxes | kTokenAxes | AxisSet{Axis::pipeline});
+    return stage_.has_losses() && mesh_.place().first_along(others);
+  }
 
   Mesh& mesh_;
   Model& model_;
   pipeline::Plans& plans_;
   const pipeline::Placement& placement_;
-  Communicator group_;
   bool summed_;
   std::vector<StepCounts> all_counts_;
   Work counting_;  // in these

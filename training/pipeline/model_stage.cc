@@ -118,14 +118,6 @@ bool ModelStage::has_losses() const {
          });
 }
 
-std::vector<double> ModelStage::sums(size_t first, size_t count) const {
-  std::vector<double> sums(first_named_sum + named_.size());
-  for (size_t i = first; i < first + count; ++i) {
-    for (size_t sum = 0; sum < sums.size(); ++sum) sums[sum] += found_[i][sum];
-  }
-  return sums;
-}
-
 Tensor ModelStage::backward(const Action& action, ConstTensor output_gradient) {
   const Tensor input_gradient = with_version(action, [&] {
     return action.entry.kind == Kind::backward

@@ -47,10 +47,12 @@ class ModelStage : public StageWork {
   const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
   // Whether any loss is computed here.
   bool has_losses() const;
-  // Of the run's micro-batches [first, first + count), in ascending order: the sums of their
+  // Of the run's micro-batches [first, first + count), in ascending order, each: the sum of its
   // losses, of those that were right and of targets, then named_losses(); 0 where they are not
-  // computed here, and of micro-batches of weight 0.
-  std::vector<double> sums(size_t first, size_t count) const;
+  // computed here, and of a micro-batch of weight 0.
+  std::span<const std::vector<double>> found(size_t first, size_t count) const {
+    return std::span(found_).subspan(first, count);
+  }
   // The first unit here with a NaN or an infinity in its output.
   const std::optional<int>& broken_unit() const { return broken_unit_; }
 
@@ -79,7 +81,7 @@ class ModelStage : public StageWork {
   std::function<void(const Action&)> on_update_;
   UnitHooks* hooks_ = nullptr;
   std::vector<std::pair<int, std::string>> named_;  // unit and name
-  std::vector<std::vector<double>> found_;          // by micro-batch: see sums()
+  std::vector<std::vector<double>> found_;          // by micro-batch: see found()
   std::optional<int> broken_unit_;
 };
 

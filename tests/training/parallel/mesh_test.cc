@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -85,6 +86,10 @@ TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
         if (in) expected.push_back(other);
       }
       EXPECT_EQ(met(mesh, axes), expected) << name(axes);
+      EXPECT_EQ(mesh.place().ranks_along(axes), std::ssize(expected)) << name(axes);
+      EXPECT_EQ(mesh.place().number_along(axes),
+                std::ranges::find(expected, job.rank) - expected.begin())
+          << name(axes);
     }
     Mesh copy = mesh;
     EXPECT_EQ(&copy.group({Axis::data, Axis::expert}), &mesh.group({Axis::expert, Axis::data}));

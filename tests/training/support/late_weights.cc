@@ -124,17 +124,15 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
   for (int64_t u = 0; u < std::ssize(updates); ++u) {
     const LateBatches& batches = updates[static_cast<size_t>(u)];
     const auto targets = static_cast<double>(batches.targets);
-    double loss = 0;
+    ExactSum loss;
     std::vector<Typed> gradients;
     for (const std::vector<MicroBatch>& row : batches.rows) {
       gradients.push_back(zeros(DType::f32));
-      double row_loss = 0;
       for (int64_t j = 0; j < std::ssize(row); ++j) {
         if (row[static_cast<size_t>(j)].weight == 0) continue;
         take_weights(u * accumulated + j, accumulated);
-        row_loss += train(row[static_cast<size_t>(j)], 1 / targets, gradients.back());
+        loss.add(train(row[static_cast<size_t>(j)], 1 / targets, gradients.back()));
       }
-      loss += row_loss;
     }
     ExactSum squares;
     for (int i = 0; i < model_.parameters().size(); ++i) {
@@ -146,7 +144,7 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
     for (Stage& stage : stages_) {
       make_next_weights(stage, gradients.front(), first + u, batches.learning_rate);
     }
-    results.push_back({loss / targets, std::sqrt(squares.value())});
+    results.push_back({loss.value() / targets, std::sqrt(squares.value())});
   }
   for (Stage& stage : stages_) {  // the flush
     stage.weights.erase(stage.weights.begin(), stage.weights.end() - 1);

@@ -78,9 +78,9 @@ class Model {
   // Losses per sample: the context for a language model that predicts at each position, the outputs
   // of a regression, else 1.
   virtual int64_t targets_per_sample() const { return 1; }
-  // The elements that this rank has of so many samples' logits at once: what the last unit hands
-  // on, where it says nothing else.
-  virtual int64_t logits_at_once(int64_t samples) const {
+  // The elements that this rank has at once of so many samples' logits, or of their gradients: what
+  // the last unit hands on, where it says nothing else. `split`: its backward_weight is put off.
+  virtual int64_t logits_at_once(int64_t samples, bool /*split*/) const {
     const OutputShape shape = units_.back()->output_shape();
     return shape.rows_at(parameters_.mesh(), samples) * shape.cols_at(parameters_.mesh());
   }

@@ -94,11 +94,12 @@ Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
   add_unit<DecoderHead>(options_, tied);
 }
 
-int64_t Decoder::logits_at_once(int64_t samples) const {
+// Work on weights that is put off needs the gradients of all (models/output_layer.cc).
+int64_t Decoder::logits_at_once(int64_t samples, bool split) const {
   const int64_t all = samples * options_.context;
   const int64_t chunk = options_.compute.loss_chunk;
   const MeshPlace& mesh = parameters_.mesh();
-  return (chunk == 0 ? all : std::min(all, chunk)) *
+  return (chunk == 0 || split ? all : std::min(all, chunk)) *
          kTensorColumns.columns_at(mesh, options_.vocabulary);
 }
 

@@ -71,7 +71,7 @@ class Decoder : public Model {
   BlockActivations block_activations(int64_t samples, DType dtype) const;
   double flops_per_sample() const override;
   int64_t targets_per_sample() const override { return options_.context; }
-  int64_t logits_at_once(int64_t samples) const override;
+  int64_t logits_at_once(int64_t samples, bool split) const override;
   int slices() const override { return options_.compute.slices; }
 
  private:

@@ -122,14 +122,12 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
 // Of each slot, what the largest of the chunks takes that it is used for.
 int64_t planned_activations(const Model& model, const Profile& profile,
                             const pipeline::RankPlan& rank, const pipeline::Placement& placement,
-                            const RunnerOptions& runner) {
-  const bool in_two_parts = std::ranges::any_of(
-      rank.actions, [](const Action& action) { return action.entry.kind == Kind::backward_input; });
+                            const RunnerOptions& runner, bool split) {
   std::map<int, PartMemory> parts;  // by chunk
   int64_t scratch = 0, validation = 0;
   for (const int chunk : placement.own_chunks) {
     const UnitRange& units = placement.chunks[static_cast<size_t>(chunk)];
-    parts[chunk] = PartPlan(model, profile, runner, units, in_two_parts).memory();
+    parts[chunk] = PartPlan(model, profile, runner, units, split).memory();
     scratch = std::max(scratch, parts[chunk].scratch);
     validation = std::max(validation, parts[chunk].validation);
   }
@@ -189,15 +187,18 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
     Stage& made = stages_.emplace_back();
     made.placement = make_placement(plans.layout(), model, cut, stage);
     made.versions = rank.versions;
-    made.activations =
-        planned_activations(model, profile_, rank, made.placement, options.replica.runner);
+    made.split = plan.schedule.has_split_backward();
+    made.activations = planned_activations(model, profile_, rank, made.placement,
+                                           options.replica.runner, made.split);
     made.messages = stages > 1 ? planned_messages(rank) : 0;
   }
 }
 
 int64_t MemoryPlan::logits(int stage) const {
-  if (!stages_[static_cast<size_t>(stage)].placement.has_loss()) return 0;
-  return model_.logits_at_once(batch_.samples) * bytes_of(options_.replica.storage.dtype);
+  const Stage& its = stages_[static_cast<size_t>(stage)];
+  if (!its.placement.has_loss()) return 0;
+  return model_.logits_at_once(batch_.samples, its.split) *
+         bytes_of(options_.replica.storage.dtype);
 }
 
 int64_t MemoryPlan::add_storage(const Stage& stage, int data_place, StorageBytes& bytes) const {

@@ -33,6 +33,7 @@ class MemoryPlan {
   struct Stage {
     pipeline::Placement placement;
     int versions = 1;         // of weights
+    bool split = false;       // backward is in two parts
     int64_t activations = 0;  // bytes
     int64_t messages = 0;     // from and to other stages, at once
   };

@@ -114,8 +114,8 @@ class Builder {
       symmetry_ = its.symmetry;
       groups_.push_back(std::move(group));
     }
-    if (!groups_.empty())
-      buckets_ = cut_into_buckets(work_.gradient_bytes, work_.bucket_bytes, options_.most_steps);
+    if (groups_.empty()) return true;
+    buckets_ = cut_into_buckets(work_.gradient_bytes, work_.bucket_bytes, options_.most_steps);
     return true;
   }
 
@@ -156,10 +156,11 @@ class Builder {
       const Schedule& its = schedules_[collective];
       return static_cast<double>(its.steps()) + 2.0 * its.walked();
     };
-    double steps = 0;
+    double steps = 0, entries = 0;
     for (const pipeline::RankPlan& rank : plan_.ranks) {
       steps += static_cast<double>(rank.actions.size()) * pipelines * tensor_;
     }
+    for (const auto& row : plan_.schedule.table) entries += static_cast<double>(row.size());
     for (const Group& group : groups_) {
       steps += steps_of(group.sum) * static_cast<double>(buckets_.size() * group.chunks->size());
     }
@@ -167,10 +168,7 @@ class Builder {
       if (tensor_ == 1) break;
       const bool rows = work_.tensor.shares_rows;
       const double sum = rows ? steps_of(team.scatter) + steps_of(team.gather) : steps_of(team.sum);
-      for (const std::vector<Entry>& entries : plan_.schedule.table) {
-        steps += sum * static_cast<double>(entries.size()) * sums_in(Kind::forward) /
-                 plan_.schedule.ranks;
-      }
+      steps += sum * sums_in(Kind::forward) * entries / plan_.schedule.ranks;
     }
     if (steps <= static_cast<double>(options_.most_steps)) return;
     throw Error(ErrorCode::unsupported,

@@ -13,6 +13,8 @@ SimulatedStep simulate_step(const StepSchedule& step, Network& network,
   for (const double compute : step.compute_us) result.idle_us.push_back(time - compute);
   SimulationOptions instant = options;
   instant.instant_messages = true;
+  instant.overhead_us = 0;
+  instant.reduce_GBps = std::numeric_limits<double>::infinity();
   instant.give_up_us = std::numeric_limits<double>::infinity();
   const double alone = simulate(step.computing, network, instant).time_us;
   result.bubble_us = std::max(0.0, alone - result.compute_us);

@@ -279,6 +279,16 @@ TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   }
 }
 
+// What sending costs a processor is not a bubble.
+TEST(Step, OverheadOfMessagesIsExposed) {
+  const Case c{.network = star(4), .shape = {1, 2}, .work = with_tensor(work(1e6), 4, 1)};
+  Network network(parse_structure(c.network, {}));
+  const SimulatedStep step =
+      simulate_step(schedule_of(c, network), network, {.overhead_us = 3, .reduce_GBps = 100});
+  EXPECT_DOUBLE_EQ(step.bubble_us, 0);
+  EXPECT_GT(step.exposed_us, 2 * 4 * ring_us(4, 1e6));
+}
+
 // Each tensor rank sends its part to its counterpart; what each needs whole is put together there.
 TEST(Step, TensorRanksSendPartsOverABoundary) {
   const double bytes = 8e6;

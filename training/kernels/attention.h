@@ -24,11 +24,14 @@ struct AttentionShape {
   // and how many of those of the first one lie before the heads here. 0: heads / key_heads.
   int64_t group = 0;
   int64_t before = 0;
-  // Keys and values kept from earlier calls: a sample's query i sees the keys 0 ... past + i.
+  // Keys and values of other tokens than the queries': a sample's query i sees the keys 0 ... past
+  // + i of those that are there. More of them where some are kept from earlier calls; fewer, or
+  // none (a negative `past`), where these are the keys of one part of a sample and others come
+  // apart.
   int64_t past = 0;
   int64_t keys = 0;  // of each sample that are in memory, all of them finite; 0: past + context
-  // By query row: the first of its sample's keys that it sees (documents one after the other in a
-  // sample). Empty: the sample's first one.
+  // By query row: the first of its sample's keys that it sees, as they are counted here (documents
+  // one after the other in a sample). Empty: the sample's first one.
   std::span<const int32_t> starts;
   BitsOf bits = BitsOf::strides;  // of its products
 
@@ -56,15 +59,21 @@ BasicQkv<is_const> split_qkv(const AttentionShape& shape, BasicTensor<is_const> 
           all.col_range(shape.width() + shape.key_width(), shape.key_width())};
 }
 
-// output: rows x width. lse: one f32 (f64 for f64) for each head and query: the logarithm of the
-// softmax's denominator; samples * heads rows of `context`. Temporaries come from the arena and are
-// given back.
+// output: rows x width, of the type of the queries or, so that parts may be merged, in f32. lse:
+// one f32 (f64 for f64) for each head and query: the logarithm of the softmax's denominator;
+// samples * heads rows of `context`. What sees no key has an output of 0 and a logarithm of
+// -infinity. Temporaries come from the arena and are given back.
 void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tensor output,
                       Tensor lse, Arena& arena);
 
-// Where no keys are of earlier calls. Gradients are written, not added to: those of keys and
-// values are summed over the heads of queries that they serve. `output` is what the forward pass
-// gave.
+// `output` and `lse` of some keys become those of these and other keys, of which `other` and
+// `other_lse` are (Liu, Zaharia, Abbeel: Ring attention, 2023). Outputs are of one type.
+void merge_attention(const AttentionShape& shape, ConstTensor other, ConstTensor other_lse,
+                     Tensor output, Tensor lse);
+
+// Gradients are written, not added to: those of keys and values are summed over the heads of
+// queries that they serve. `output` (of the queries' type) and `lse` are what the forward pass
+// gave, of all keys: where keys come in parts, so do the gradients of queries, whose sum is theirs.
 void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inputs,
                                ConstTensor output, ConstTensor lse, ConstTensor output_gradient,
                                const Qkv& gradients, Arena& arena);

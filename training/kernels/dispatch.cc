@@ -142,6 +142,12 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
       .causal_attention_backward(shape, inputs, output, lse, output_gradient, gradients, arena);
 }
 
+void merge_attention(const AttentionShape& shape, ConstTensor other, ConstTensor other_lse,
+                     Tensor output, Tensor lse) {
+  kernels_of("merge_attention", other, other_lse, output, lse)
+      .merge_attention(shape, other, other_lse, output, lse);
+}
+
 void cross_entropy_sums(ConstTensor logits, std::span<const int32_t> targets, PartOf classes,
                         Tensor sums) {
   kernels_of("cross_entropy_sums", logits, sums).cross_entropy_sums(logits, targets, classes, sums);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -184,6 +185,146 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
     const Result part = run(later, {parts.queries.row_range(past, rows), keys, values});
     EXPECT_LT(relative_distance(part.output, all.output.view().row_range(past, rows)), 2e-6);
     past += rows;
+  }
+}
+
+// --- keys in parts ---
+
+// Queries and keys of one sample, which documents begin at `starts` of.
+struct InParts {
+  AttentionShape whole{.samples = 1, .context = 300, .heads = 4, .head_size = 6, .key_heads = 2};
+  DType type = DType::f32;
+  std::vector<int32_t> starts = {};
+
+  // Of the queries [first, first + rows) on the keys [key, key + keys), whose starts are `own`.
+  AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
+                       std::vector<int32_t>& own) const {
+    AttentionShape shape = whole;
+    shape.context = rows;
+    shape.past = first - key;
+    shape.keys = keys;
+    own.clear();
+    for (int64_t row = first; row < first + rows && !starts.empty(); ++row) {
+      own.push_back(starts[static_cast<size_t>(row)] - static_cast<int32_t>(key));
+    }
+    shape.starts = own;
+    return shape;
+  }
+};
+
+constexpr std::pair<int64_t, int64_t> kKeyParts[] = {{201, 99}, {0, 64}, {64, 136}, {200, 1}};
+constexpr std::pair<int64_t, int64_t> kQueryParts[] = {{0, 150}, {150, 1}, {151, 149}};
+
+std::vector<InParts> problems_in_parts() {
+  std::vector<InParts> problems(4);
+  for (int32_t row = 0; row < 300; ++row) {
+    problems[1].starts.push_back(row < 70 ? 0 : row < 201 ? 70 : 201);  // documents
+    problems[2].starts.push_back(std::max(0, row - 40));                // a window that slides
+  }
+  problems[3].type = DType::bf16;
+  return problems;
+}
+
+void fill_with(Tensor tensor, double value) {
+  assign(tensor, std::vector<double>(static_cast<size_t>(tensor.size()), value));
+}
+
+ConstQkv rows_of_qkv(const ConstQkv& all, int64_t first, int64_t rows, int64_t key, int64_t keys) {
+  return {all.queries.row_range(first, rows), all.keys.row_range(key, keys),
+          all.values.row_range(key, keys)};
+}
+
+// Some queries see nothing of a part, and others all of it.
+TEST(AttentionTest, PartsOfTheKeysMergeIntoAll) {
+  for (const InParts& p : problems_in_parts()) {
+    Arena arena(size_t{1} << 26);
+    AttentionShape whole = p.whole;
+    whole.starts = p.starts;
+    const HostTensor qkv = random_tensor(p.type, whole.rows(), columns_of(whole), 8, 3);
+    const Result expected = whole_softmax(whole, qkv);
+    const ConstQkv all = split_qkv(whole, ConstTensor(qkv.view()));
+    for (const auto& [first, rows] : kQueryParts) {
+      Result merged{HostTensor(DType::f32, rows, whole.width()),
+                    HostTensor(DType::f32, whole.heads, rows)};
+      fill_with(merged.lse, -std::numeric_limits<double>::infinity());
+      AttentionShape shape;
+      std::vector<int32_t> starts;
+      for (const auto& [key, keys] : kKeyParts) {
+        shape = p.shape(first, rows, key, keys, starts);
+        const Result part{HostTensor(DType::f32, rows, whole.width()),
+                          HostTensor(DType::f32, whole.heads, rows)};
+        causal_attention(shape, rows_of_qkv(all, first, rows, key, keys), part.output, part.lse,
+                         arena);
+        merge_attention(shape, part.output, part.lse, merged.output, merged.lse);
+      }
+      EXPECT_LT(relative_distance(merged.output, expected.output.view().row_range(first, rows)),
+                tolerance_of(p.type));
+      for (int64_t head = 0; head < whole.heads; ++head) {
+        for (int64_t row = 0; row < rows; ++row) {
+          ASSERT_NEAR(get(merged.lse, head, row), get(expected.lse, head, first + row),
+                      10 * tolerance_of(p.type));
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, WhatSeesNoKeyHasNoOutput) {
+  const AttentionShape shape{
+      .samples = 1, .context = 5, .heads = 1, .head_size = 3, .past = -2, .keys = 4};
+  Arena arena(size_t{1} << 20);
+  const HostTensor queries = random_tensor(DType::f32, 5, 3, 1),
+                   keys = random_tensor(DType::f32, 4, 3, 2);
+  const Result result = run(shape, ConstQkv{queries, keys, keys});
+  for (int64_t row = 0; row < 2; ++row) {
+    EXPECT_EQ(get(result.lse, 0, row), -std::numeric_limits<double>::infinity());
+    for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(get(result.output, row, i), 0);
+  }
+  EXPECT_TRUE(std::isfinite(get(result.lse, 0, 2)));
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(get(result.output, 2, i), get(keys, 0, i));
+}
+
+// With the outputs of all keys, each part gives its part of the gradients.
+TEST(AttentionTest, GradientsOfPartsAddUp) {
+  for (const InParts& p : problems_in_parts()) {
+    if (p.type != DType::f32) continue;
+    Arena arena(size_t{1} << 26);
+    AttentionShape whole = p.whole;
+    whole.starts = p.starts;
+    const HostTensor qkv = random_tensor(p.type, whole.rows(), columns_of(whole), 8, 3);
+    const HostTensor dy = random_tensor(p.type, whole.rows(), whole.width(), 9, 1);
+    const Result all = run(whole, qkv);
+    HostTensor expected(p.type, qkv.view().rows, qkv.view().cols);
+    causal_attention_backward(whole, split_qkv(whole, ConstTensor(qkv.view())), all.output, all.lse,
+                              dy, split_qkv(whole, expected.view()), arena);
+    HostTensor sums(p.type, qkv.view().rows, qkv.view().cols);
+    const Qkv sum = split_qkv(whole, sums.view());
+    const ConstQkv inputs = split_qkv(whole, ConstTensor(qkv.view()));
+    for (const auto& [first, rows] : kQueryParts) {
+      HostTensor lse(DType::f32, whole.heads, rows);
+      for (int64_t head = 0; head < whole.heads; ++head) {
+        for (int64_t row = 0; row < rows; ++row) {
+          set(lse, head, row, get(all.lse, head, first + row));
+        }
+      }
+      for (const auto& [key, keys] : kKeyParts) {
+        std::vector<int32_t> starts;
+        const AttentionShape shape = p.shape(first, rows, key, keys, starts);
+        const HostTensor dq(p.type, rows, whole.width());
+        const HostTensor dk(p.type, keys, whole.key_width()), dv(p.type, keys, whole.key_width());
+        causal_attention_backward(shape, rows_of_qkv(inputs, first, rows, key, keys),
+                                  all.output.view().row_range(first, rows), lse,
+                                  dy.view().row_range(first, rows), {dq, dk, dv}, arena);
+        for (const auto& [part, to] : {std::pair(dq.view(), sum.queries.row_range(first, rows)),
+                                       std::pair(dk.view(), sum.keys.row_range(key, keys)),
+                                       std::pair(dv.view(), sum.values.row_range(key, keys))}) {
+          for (int64_t row = 0; row < part.rows; ++row) {
+            add(to.row_range(row, 1), part.row_range(row, 1), to.row_range(row, 1));
+          }
+        }
+      }
+    }
+    EXPECT_LT(relative_distance(sums, expected), 1e-5);
   }
 }
 

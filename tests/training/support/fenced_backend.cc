@@ -84,6 +84,7 @@ constexpr KernelTable kKernels = {
     .rope = There<&cpu::rope>::call,
     .causal_attention = There<&cpu::causal_attention>::call,
     .causal_attention_backward = There<&cpu::causal_attention_backward>::call,
+    .merge_attention = There<&cpu::merge_attention>::call,
     .cross_entropy_sums = There<&cpu::cross_entropy_sums>::call,
     .cross_entropy = There<&cpu::cross_entropy>::call,
     .cross_entropy_backward = There<&cpu::cross_entropy_backward>::call,

@@ -43,9 +43,13 @@ struct Group {
                ? nullptr
                : &shape.starts[static_cast<size_t>(sample * shape.context + query)];
   }
-  // The first key that some of these queries see.
+  // Some of these queries see keys of [first_key(), end_key()) alone.
   int64_t first_key(int64_t query, int64_t rows) const {
-    return shape.starts.empty() ? 0 : *std::min_element(starts(query), starts(query) + rows);
+    if (shape.starts.empty()) return 0;
+    return std::max(0, *std::min_element(starts(query), starts(query) + rows));
+  }
+  int64_t end_key(int64_t query, int64_t rows) const {
+    return std::min(shape.past + query + rows, shape.keys_in_memory());
   }
   // What these queries see of the keys from `key` on.
   kernels::Visible visible(int64_t query, int64_t key) const {
@@ -79,7 +83,8 @@ class Scratch {
 };
 
 // Blocks that begin at multiples of kBlock, the last one at `end` or where memory ends: what no
-// query sees costs little, and products of few different shapes are made.
+// query sees costs little, and products of few different shapes are made. None where `end` is not
+// behind `first`.
 template <typename Body>
 void for_each_block(int64_t first, int64_t end, int64_t in_memory, Body&& body) {
   for (int64_t at = first / kBlock * kBlock; at < end; at += kBlock) {
@@ -126,18 +131,22 @@ bool fit(const AttentionShape& shape, const ConstQkv& qkv) {
   const bool grouped = shape.group == 0 ? served == shape.heads
                                         : shape.before < shape.group && served >= shape.heads &&
                                               served - shape.heads < shape.group;
-  return shape.groups() > 0 && grouped && shape.keys_in_memory() >= shape.past + shape.context &&
+  return shape.groups() > 0 && grouped && shape.keys_in_memory() > 0 &&
          qkv.queries.rows == shape.rows() && qkv.queries.cols == shape.width() &&
          are_keys(shape, qkv.keys, qkv.queries.dtype) &&
          are_keys(shape, qkv.values, qkv.queries.dtype) &&
          (shape.starts.empty() || std::ssize(shape.starts) == shape.rows());
 }
 
+bool are_results(const AttentionShape& shape, ConstTensor output, ConstTensor lse) {
+  return output.rows == shape.rows() && output.cols == shape.width() &&
+         lse.size() == shape.rows() * shape.heads && lse.dtype == value_type(output.dtype);
+}
+
 void check(const AttentionShape& shape, const ConstQkv& qkv, ConstTensor output, ConstTensor lse) {
   const DType type = qkv.queries.dtype;
-  require_shapes(fit(shape, qkv) && output.rows == shape.rows() && output.cols == shape.width() &&
-                     lse.size() == shape.rows() * shape.heads && type == output.dtype &&
-                     lse.dtype == value_type(type),
+  require_shapes(fit(shape, qkv) && are_results(shape, output, lse) &&
+                     (type == output.dtype || value_type(type) == output.dtype),
                  "causal_attention");
 }
 
@@ -147,11 +156,12 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
                       Tensor lse, Arena& arena) {
   check(shape, inputs, output, lse);
   const ArenaScope scope(arena);
-  const DType type = output.dtype;
+  const DType type = inputs.queries.dtype;
   const DType wide = value_type(type);
   const int64_t most_rows = std::min(kBlock, shape.context);
   const int64_t most_keys = std::min(kBlock, shape.keys_in_memory());
   const kernels::Loops& loops = kernels::loops(type);
+  const kernels::Loops& results = kernels::loops(output.dtype);
   const Scratch score_memory(arena, wide, most_rows, most_keys);
   const Scratch weight_memory(arena, type, most_rows, most_keys);
   const Scratch sum_memory(arena, wide, most_rows, shape.head_size);
@@ -167,7 +177,7 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
     fill(maxima, -std::numeric_limits<double>::infinity());
     fill(sums, 0);
     for_each_block(
-        group.first_key(q, rows), shape.past + q + rows, keys.rows, [&](int64_t k, int64_t cols) {
+        group.first_key(q, rows), group.end_key(q, rows), keys.rows, [&](int64_t k, int64_t cols) {
           const Tensor scores = score_memory.own(rows, cols);
           const Tensor weights = weight_memory.own(rows, cols);
           multiply(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
@@ -178,8 +188,9 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
                    GemmMode::accumulate);
         });
     const Tensor target = group.of_queries(output, head).row_range(q, rows);
-    loops.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
-                           lse.data + group.row_of(head, q) * size_of(wide), rows, shape.head_size);
+    results.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
+                             lse.data + group.row_of(head, q) * size_of(wide), rows,
+                             shape.head_size);
   };
   for_each_group(shape, [&](const Group& group) {
     for (int64_t head = group.first_head(); head < group.end_head(); ++head) {
@@ -189,26 +200,43 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
   });
 }
 
+void merge_attention(const AttentionShape& shape, ConstTensor other, ConstTensor other_lse,
+                     Tensor output, Tensor lse) {
+  require_shapes(are_results(shape, output, lse) && are_results(shape, other, other_lse) &&
+                     output.dtype == other.dtype,
+                 "merge_attention");
+  const kernels::Loops& loops = kernels::loops(output.dtype);
+  parallel_for(shape.samples * shape.heads, [&](int64_t index) {
+    const int64_t row = index / shape.heads * shape.context;
+    const int64_t col = index % shape.heads * shape.head_size;
+    const auto offset = static_cast<size_t>(index * shape.context) * size_of(lse.dtype);
+    loops.attention_merge(other.at(row, col), other.stride, other_lse.data + offset,
+                          output.at(row, col), output.stride, lse.data + offset, shape.context,
+                          shape.head_size);
+  });
+}
+
 void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inputs,
                                ConstTensor output, ConstTensor lse, ConstTensor output_gradient,
                                const Qkv& gradients, Arena& arena) {
   check(shape, inputs, output, lse);
-  require_shapes(shape.past == 0 && shape.keys_in_memory() == shape.context &&
-                     output_gradient.stride == output.stride &&
+  require_shapes(output.dtype == inputs.queries.dtype && output_gradient.stride == output.stride &&
                      fit(shape, {gradients.queries, gradients.keys, gradients.values}),
                  "causal_attention_backward");
   const ArenaScope scope(arena);
   const DType type = output.dtype;
   const DType wide = value_type(type);
-  const int64_t block = std::min(kBlock, shape.context);
+  const int64_t keys_there = shape.keys_in_memory();
+  const int64_t most_rows = std::min(kBlock, shape.context);
+  const int64_t most_keys = std::min(kBlock, keys_there);
   const kernels::Loops& loops = kernels::loops(type);
-  const Scratch score_memory(arena, wide, block, block);
-  const Scratch weight_memory(arena, type, block, block);
-  const Scratch gradient_memory(arena, type, block, block);
+  const Scratch score_memory(arena, wide, most_rows, most_keys);
+  const Scratch weight_memory(arena, type, most_rows, most_keys);
+  const Scratch gradient_memory(arena, type, most_rows, most_keys);
   const Scratch delta_memory(arena, wide, 1, shape.context);
   const Scratch dq_memory(arena, wide, shape.context, shape.head_size);
-  const Scratch dk_memory(arena, wide, shape.context, shape.head_size);
-  const Scratch dv_memory(arena, wide, shape.context, shape.head_size);
+  const Scratch dk_memory(arena, wide, keys_there, shape.head_size);
+  const Scratch dv_memory(arena, wide, keys_there, shape.head_size);
   const Multiply multiply{shape.bits};
   // One block of queries on one of keys.
   const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
@@ -245,8 +273,9 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
       loops.attention_delta(group.of_queries(output, head).data, dy.data, dy.stride, delta.data,
                             shape.context, shape.head_size);
       fill(dq, 0);
-      for_each_block(0, shape.context, shape.context, [&](int64_t k, int64_t cols) {
-        for_each_block(k, shape.context, shape.context, [&](int64_t q, int64_t rows) {
+      for_each_block(0, keys_there, keys_there, [&](int64_t k, int64_t cols) {
+        const int64_t first_query = std::max<int64_t>(0, k - shape.past);
+        for_each_block(first_query, shape.context, shape.context, [&](int64_t q, int64_t rows) {
           if (group.first_key(q, rows) >= k + cols) return;
           add_block(group, head, q, rows, k, cols);
         });

@@ -25,6 +25,7 @@ constexpr KernelTable kKernels = {
     .rope = rope,
     .causal_attention = causal_attention,
     .causal_attention_backward = causal_attention_backward,
+    .merge_attention = merge_attention,
     .cross_entropy_sums = cross_entropy_sums,
     .cross_entropy = cross_entropy,
     .cross_entropy_backward = cross_entropy_backward,

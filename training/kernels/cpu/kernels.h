@@ -34,6 +34,7 @@ decltype(training::embedding_backward) embedding_backward;
 decltype(training::rope) rope;
 decltype(training::causal_attention) causal_attention;
 decltype(training::causal_attention_backward) causal_attention_backward;
+decltype(training::merge_attention) merge_attention;
 decltype(training::cross_entropy_sums) cross_entropy_sums;
 decltype(training::cross_entropy) cross_entropy;
 decltype(training::cross_entropy_backward) cross_entropy_backward;

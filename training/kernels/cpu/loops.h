@@ -91,6 +91,8 @@ struct Loops {
   void (*attention_finish)(const void* output_values, const void* max_values,
                            const void* sum_values, void* y, int64_t y_stride, void* lse_values,
                            int64_t rows, int64_t head_size);
+  void (*attention_merge)(const void* other, int64_t other_stride, const void* other_lses, void* y,
+                          int64_t y_stride, void* lse_values, int64_t rows, int64_t head_size);
   void (*attention_recompute)(const void* score_values, const void* lse_values, void* probabilities,
                               int64_t rows, int64_t cols, Visible visible, double scale);
   void (*attention_score_gradient)(const void* probabilities, const void* dp_values,

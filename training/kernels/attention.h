@@ -33,6 +33,9 @@ struct AttentionShape {
   // By query row: the first of its sample's keys that it sees, as they are counted here (documents
   // one after the other in a sample). Empty: the sample's first one.
   std::span<const int32_t> starts;
+  // So many keys a query sees at most, the last of those that it may: a window that slides (Beltagy
+  // et al.: Longformer, 2020). 0: all of them.
+  int64_t window = 0;
   BitsOf bits = BitsOf::strides;  // of its products
 
   int64_t rows() const { return samples * context; }

@@ -193,6 +193,7 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
 // Queries and keys of one sample, which documents begin at `starts` of.
 struct InParts {
   AttentionShape whole{.samples = 1, .context = 300, .heads = 4, .head_size = 6, .key_heads = 2};
+  int64_t window = 0;  // of the parts' shapes, where the whole has `starts` for it
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
@@ -203,8 +204,9 @@ struct InParts {
     shape.context = rows;
     shape.past = first - key;
     shape.keys = keys;
+    shape.window = window;
     own.clear();
-    for (int64_t row = first; row < first + rows && !starts.empty(); ++row) {
+    for (int64_t row = first; row < first + rows && window == 0 && !starts.empty(); ++row) {
       own.push_back(starts[static_cast<size_t>(row)] - static_cast<int32_t>(key));
     }
     shape.starts = own;
@@ -216,12 +218,14 @@ constexpr std::pair<int64_t, int64_t> kKeyParts[] = {{201, 99}, {0, 64}, {64, 13
 constexpr std::pair<int64_t, int64_t> kQueryParts[] = {{0, 150}, {150, 1}, {151, 149}};
 
 std::vector<InParts> problems_in_parts() {
-  std::vector<InParts> problems(4);
+  std::vector<InParts> problems(5);
   for (int32_t row = 0; row < 300; ++row) {
     problems[1].starts.push_back(row < 70 ? 0 : row < 201 ? 70 : 201);  // documents
     problems[2].starts.push_back(std::max(0, row - 40));                // a window that slides
   }
-  problems[3].type = DType::bf16;
+  problems[3] = problems[2];
+  problems[3].window = 41;
+  problems[4].type = DType::bf16;
   return problems;
 }
 

@@ -45,15 +45,17 @@ struct Group {
   }
   // Some of these queries see keys of [first_key(), end_key()) alone.
   int64_t first_key(int64_t query, int64_t rows) const {
-    if (shape.starts.empty()) return 0;
-    return std::max(0, *std::min_element(starts(query), starts(query) + rows));
+    const int64_t in_window = shape.window == 0 ? 0 : shape.past + query + 1 - shape.window;
+    const int64_t start =
+        shape.starts.empty() ? 0 : *std::min_element(starts(query), starts(query) + rows);
+    return std::max<int64_t>({0, in_window, start});
   }
   int64_t end_key(int64_t query, int64_t rows) const {
     return std::min(shape.past + query + rows, shape.keys_in_memory());
   }
   // What these queries see of the keys from `key` on.
   kernels::Visible visible(int64_t query, int64_t key) const {
-    return {shape.past + query - key + 1, starts(query), key};
+    return {shape.past + query - key + 1, starts(query), key, shape.window};
   }
 };
 

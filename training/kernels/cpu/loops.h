@@ -34,11 +34,12 @@ struct Pooling {
 };
 
 // What the rows of a block of attention's scores see of its columns: row r those below valid + r,
-// from starts[r] - first_col on (null: from the first on).
+// from starts[r] - first_col on (null: from the first on), the last `window` of them (0: all).
 struct Visible {
   int64_t valid = 0;
   const int32_t* starts = nullptr;
   int64_t first_col = 0;
+  int64_t window = 0;
 };
 
 struct Loops {

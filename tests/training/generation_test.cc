@@ -39,11 +39,13 @@ const Json kGpt2 = {{"kind", "gpt2"}, {"layers", 2},   {"heads", 2},
                     {"width", 16},    {"context", 24}, {"vocabulary", 40}};
 const Json kLlama = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},      {"kv_heads", 2},
                      {"width", 16},     {"context", 24}, {"vocabulary", 40}};
+const Json kMistral = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},       {"kv_heads", 2},
+                       {"width", 16},     {"context", 24}, {"vocabulary", 40}, {"window", 6}};
 const std::vector<int32_t> kPrompt = {3, 1, 4, 1, 5};
 
 // Also where the context is full and half of it is forgotten, and from a prompt that fills it.
 TEST(GenerationTest, TheCacheChangesNothing) {
-  for (const Json& configuration : {kGpt2, kLlama}) {
+  for (const Json& configuration : {kGpt2, kLlama, kMistral}) {
     Writer writer(configuration);
     for (const double temperature : {0.0, 1.0}) {
       for (const size_t length : {size_t{1}, size_t{5}, size_t{24}, size_t{30}}) {

@@ -5,12 +5,13 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/models/registry.h"
 
 namespace tutti::training::hugging_face {
 namespace {
 
 const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = {gpt2(), llama()};
+  static const std::vector<Architecture> all = {gpt2(), llama(), mistral()};
   return all;
 }
 
@@ -47,13 +48,18 @@ const Architecture& architecture_of(const ConfigReader& config) {
               {.where = config.path(), .remedy = cat("give a model of one of ", known())});
 }
 
-const Architecture& architecture_of_kind(const std::string& kind) {
+const Architecture& architecture_of_model(const Json& model) {
+  const std::string kind = kind_of(model).name;
+  bool is_known = false;
   for (const Architecture& one : architectures()) {
-    if (one.kind == kind) return one;
+    is_known = is_known || one.kind == kind;
+    if (one.kind == kind && one.fits(model)) return one;
   }
   throw Error(ErrorCode::unsupported,
-              cat("Hugging Face has no architecture for the model ", in_quotes(kind)),
-              {.cause = cat("there are only ", known())});
+              is_known ? cat("Hugging Face has no architecture for this ", kind)
+                       : cat("Hugging Face has no architecture for the model ", in_quotes(kind)),
+              {.cause = is_known ? "none of them has both a window of attention and biases"
+                                 : cat("there are only ", known())});
 }
 
 }  // namespace tutti::training::hugging_face

@@ -22,6 +22,8 @@ struct Architecture {
   // The model's configuration, without its kind and context. Throws Error(unsupported) for what the
   // model here cannot compute.
   Json (*model_of)(const ConfigReader& config);
+  // Whether it is one of those of its kind that `model`, a complete configuration, may be.
+  bool (*fits)(const Json& model);
   // Sets the fields of config.json by which `model`, a complete configuration, is made again.
   // Throws Error(unsupported) for a model that the architecture cannot be.
   void (*describe)(const Json& model, Json& config);
@@ -38,9 +40,11 @@ inline constexpr std::string_view kOutputLayer = "lm_head.weight";
 
 // Throws Error(unsupported) that names those that there are.
 const Architecture& architecture_of(const ConfigReader& config);
-const Architecture& architecture_of_kind(const std::string& kind);
+// Of a complete configuration. Throws Error(unsupported) where there is none.
+const Architecture& architecture_of_model(const Json& model);
 
 Architecture gpt2();
 Architecture llama();
+Architecture mistral();
 
 }  // namespace tutti::training::hugging_face

@@ -270,7 +270,7 @@ class NewDirectory {
 void export_model(const Checkpoint& checkpoint, const std::string& companions,
                   const std::string& directory, const ExportOptions& options) {
   const Json model = completed_model(checkpoint.manifest().model);
-  const Architecture& architecture = architecture_of_kind(kind_of(model).name);
+  const Architecture& architecture = architecture_of_model(model);
   if (options.max_shard_size == 0) {
     throw Error(ErrorCode::invalid_argument, "a file cannot hold 0 bytes of tensors",
                 {.where = "--max-shard-size", .remedy = "give a size, such as 5G"});

@@ -1,4 +1,4 @@
-// LlamaForCausalLM.
+// LlamaForCausalLM, and MistralForCausalLM, which is the same with a window.
 #include "base/error.h"
 #include "base/text.h"
 #include "training/hugging_face/architecture.h"
@@ -94,6 +94,26 @@ bool llama_is_transposed(std::string_view) { return false; }
 // The rotary positions' frequencies.
 bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+bool llama_fits(const Json& model) { return model.at("window") == 0; }
+
+Json mistral_model_of(const ConfigReader& config) {
+  constexpr int64_t kUsual = 4096;  // where nothing is said; null: all
+  Json model = llama_model_of(config);
+  const bool said = config.json().contains("sliding_window");
+  model["window"] = config.whole("sliding_window", said ? 0 : kUsual);
+  return model;
+}
+
+void mistral_describe(const Json& model, Json& config) {
+  llama_describe(model, config);
+  config["sliding_window"] = model.at("window");
+}
+
+bool mistral_fits(const Json& model) {
+  return model.at("window") != 0 && model.at("attention_bias") == false &&
+         model.at("mlp_bias") == false;
+}
+
 }  // namespace
 
 Architecture llama() {
@@ -103,9 +123,20 @@ Architecture llama() {
           .prefix = "model.",
           .embedding = "embed_tokens.weight",
           .model_of = llama_model_of,
+          .fits = llama_fits,
           .describe = llama_describe,
           .is_transposed = llama_is_transposed,
           .is_constant = llama_is_constant};
+}
+
+Architecture mistral() {
+  Architecture mistral = llama();
+  mistral.class_name = "MistralForCausalLM";
+  mistral.model_type = "mistral";
+  mistral.model_of = mistral_model_of;
+  mistral.fits = mistral_fits;
+  mistral.describe = mistral_describe;
+  return mistral;
 }
 
 }  // namespace tutti::training::hugging_face

@@ -62,6 +62,11 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
                 cat("the normalizations' epsilon cannot be ", options.norm_epsilon),
                 {.remedy = "give a small number, such as 1e-5"});
   }
+  if (options.attention.window < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a token cannot attend to ", options.attention.window, " tokens"),
+                {.where = "--attention-window", .remedy = "give at least 1, or 0 for all"});
+  }
   if (options.context > options.max_context) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a model for ", options.max_context, " tokens cannot see ", options.context),
@@ -141,10 +146,12 @@ double Decoder::flops_per_sample() const {
     if (spec.shape.size() >= 2 && !looked_up) weights += static_cast<double>(spec.count());
   }
   const auto context = static_cast<double>(options_.context);
+  const int64_t window = options_.attention.window;
+  const double seen = window == 0 ? context : std::min(context, static_cast<double>(window));
   const double attention = 12 *
                            static_cast<double>(options_.layers * options_.attention.heads *
                                                options_.attention.head_size) *
-                           context;
+                           seen;
   return context * (6 * weights + attention);
 }
 

@@ -12,6 +12,10 @@ void describe(Schema& schema, LlamaConfig& config) {
   schema.add("context", config.context, "tokens that the model sees").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
              "tokens that it can be made to see later; 0: as --context");
+  schema
+      .add("window", config.window,
+           "tokens that each token attends to at most, the last ones (a sliding window); 0: all")
+      .flag("--attention-window");
   schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
       .flag("--ffn-hidden-size");
@@ -70,6 +74,7 @@ DecoderOptions options_of(const LlamaConfig& config) {
           .attention = {.heads = config.heads,
                         .key_heads = config.kv_heads,
                         .head_size = config.head_size,
+                        .window = config.window,
                         .bias = config.attention_bias,
                         .in = {"q_proj", "k_proj", "v_proj"},
                         .out = "o_proj"},

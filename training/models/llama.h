@@ -1,6 +1,6 @@
 // Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): RMSNorm, rotary positions, grouped-query
-// attention, SwiGLU. Parameters have the names of Hugging Face's LlamaForCausalLM, without the
-// "model." of its trunk.
+// attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). Parameters have the names of
+// Hugging Face's LlamaForCausalLM, without the "model." of its trunk.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct LlamaConfig {
   int64_t hidden = 0;  // 0: 8/3 x width, to a multiple of 32
   int64_t context = 128;
   int64_t max_context = 0;  // that the model is said to be good for; 0: `context`
+  int64_t window = 0;       // tokens that a token looks back on, itself included; 0: all
   int64_t vocabulary = 256;
   double norm_epsilon = 1e-5;
   RopeOptions rope;

@@ -136,6 +136,7 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
           .group = group_,
           .before = before_,
           .starts = pass.batch->document_starts,
+          .window = options_.window,
           .bits = bits_of(pass)};
 }
 

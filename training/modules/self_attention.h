@@ -23,6 +23,7 @@ struct SelfAttentionOptions {
   int64_t heads = 1;
   int64_t key_heads = 0;  // 0: as many
   int64_t head_size = 0;  // 0: width / heads
+  int64_t window = 0;     // keys that a query sees at most, the last ones; 0: all
   bool bias = true;
   std::shared_ptr<const Rope> rope;  // null: none; a model's layers share one
   // Of the layers: queries, keys and values together, as GPT-2 has them, or each by itself.

@@ -129,7 +129,7 @@ TEST_P(HuggingFaceFixtureTest, LossesOfTwentyStepsOfTwoTensorRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HuggingFaceFixtureTest,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

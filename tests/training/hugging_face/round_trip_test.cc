@@ -10,15 +10,18 @@
 #include "tests/training/checkpoint/support.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/files.h"
+#include "training/hugging_face/architecture.h"
 #include "training/hugging_face/directory.h"
 #include "training/hugging_face/export.h"
 #include "training/hugging_face/import.h"
 #include "training/language/model_source.h"
+#include "training/models/registry.h"
 
 namespace tutti::training::hugging_face {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string fixture(const std::string& name) {
@@ -73,7 +76,7 @@ TEST_P(RoundTripTest, InShards) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral"),
                          [](const auto& info) { return info.param; });
 
 // What is said of the model beside its sizes, and its tokenizer.
@@ -90,6 +93,21 @@ TEST(HuggingFaceExport, WhatCameWithTheModelGoesWithIt) {
   EXPECT_EQ(config.at("bos_token_id"), 1);
   EXPECT_EQ(config.at("architectures"), Json::array({"LlamaForCausalLM"}));
   EXPECT_EQ(tokenizer_of(open_model(scratch.path("run"))), scratch.path("run") + "/hugging-face");
+}
+
+TEST(HuggingFaceExport, IsOfTheArchitectureThatTheModelIs) {
+  const auto class_of = [](const Json& more) {
+    Json model = {{"kind", "llama"}, {"layers", 1},  {"heads", 2},
+                  {"width", 8},      {"context", 8}, {"vocabulary", 9}};
+    for (const Json::Member& member : more.items()) model[member.name] = member.value;
+    return architecture_of_model(completed_model(model)).class_name;
+  };
+  EXPECT_EQ(class_of({{"attention_bias", true}}), "LlamaForCausalLM");
+  EXPECT_EQ(class_of({{"window", 3}}), "MistralForCausalLM");
+  EXPECT_THAT(error_of([&] {
+                class_of({{"window", 3}, {"attention_bias", true}});
+              }),
+              AllOf(HasSubstr("for this llama"), HasSubstr("biases")));
 }
 
 TEST(HuggingFaceExport, TakesOtherTypes) {

@@ -61,6 +61,18 @@ TEST_F(StrangersTest, AnIndexBesideTheOneFileIsLeftOver) {
   EXPECT_FALSE(Directory(copy).names().empty());
 }
 
+// As transformers reads it: 4096 where nothing is said, and all of a context for null.
+TEST_F(StrangersTest, WindowsThatAreNotSaidOrNone) {
+  const auto window = [&](const std::function<void(Json&)>& change) {
+    const std::string copy = copy_of("mistral");
+    change_json(copy + "/config.json", change);
+    return Directory(copy).model().at("window").get<int64_t>();
+  };
+  EXPECT_EQ(window([](Json&) {}), 7);
+  EXPECT_EQ(window([](Json& config) { config.erase("sliding_window"); }), 4096);
+  EXPECT_EQ(window([](Json& config) { config["sliding_window"] = Json(); }), 0);
+}
+
 TEST_F(StrangersTest, OtherArchitectures) {
   EXPECT_THAT(
       refusal("llama",

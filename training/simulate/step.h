@@ -1,10 +1,9 @@
 // What a training step takes on a network that nobody here owns: pipelines and data parallelism
 // played in virtual time, by the engine that plays collectives (collectives/simulate).
 //
-//   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a        ranks lie as training/parallel/mesh.h has
-//                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   them: tensor changes fastest, then
-//                       data
-//   stage 1, data 0      F0 B0 F1 B1b|B1a
+//   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a             ranks lie as in
+//                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   training/parallel/mesh.h:
+//   stage 1, data 0      F0 B0 F1 B1b|B1a                        tensor, then data, then stage
 //                                  └─sum b─┴─sum a─
 //
 // Each rank computes its row of the schedule's table, in order. What crosses a boundary is a

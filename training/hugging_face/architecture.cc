@@ -50,16 +50,20 @@ const Architecture& architecture_of(const ConfigReader& config) {
 
 const Architecture& architecture_of_model(const Json& model) {
   const std::string kind = kind_of(model).name;
-  bool is_known = false;
+  std::string misfits;
   for (const Architecture& one : architectures()) {
-    is_known = is_known || one.kind == kind;
-    if (one.kind == kind && one.fits(model)) return one;
+    if (one.kind != kind) continue;
+    const std::string misfit = one.misfit(model);
+    if (misfit.empty()) return one;
+    misfits += cat(misfits.empty() ? "" : "; ", one.class_name, " ", misfit);
+  }
+  if (!misfits.empty()) {
+    throw Error(ErrorCode::unsupported, cat("Hugging Face has no architecture for this ", kind),
+                {.cause = misfits});
   }
   throw Error(ErrorCode::unsupported,
-              is_known ? cat("Hugging Face has no architecture for this ", kind)
-                       : cat("Hugging Face has no architecture for the model ", in_quotes(kind)),
-              {.cause = is_known ? "none of them has both a window of attention and biases"
-                                 : cat("there are only ", known())});
+              cat("Hugging Face has no architecture for the model ", in_quotes(kind)),
+              {.cause = cat("there are only ", known())});
 }
 
 }  // namespace tutti::training::hugging_face

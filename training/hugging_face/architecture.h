@@ -22,8 +22,8 @@ struct Architecture {
   // The model's configuration, without its kind and context. Throws Error(unsupported) for what the
   // model here cannot compute.
   Json (*model_of)(const ConfigReader& config);
-  // Whether it is one of those of its kind that `model`, a complete configuration, may be.
-  bool (*fits)(const Json& model);
+  // Why it cannot hold `model`, a complete configuration of its kind; empty where it can.
+  std::string (*misfit)(const Json& model);
   // Sets the fields of config.json by which `model`, a complete configuration, is made again.
   // Throws Error(unsupported) for a model that the architecture cannot be.
   void (*describe)(const Json& model, Json& config);
@@ -40,7 +40,8 @@ inline constexpr std::string_view kOutputLayer = "lm_head.weight";
 
 // Throws Error(unsupported) that names those that there are.
 const Architecture& architecture_of(const ConfigReader& config);
-// Of a complete configuration. Throws Error(unsupported) where there is none.
+// The first architecture that can hold `model`, a complete configuration. Throws Error(unsupported)
+// where there is none.
 const Architecture& architecture_of_model(const Json& model);
 
 Architecture gpt2();

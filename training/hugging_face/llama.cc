@@ -94,7 +94,9 @@ bool llama_is_transposed(std::string_view) { return false; }
 // The rotary positions' frequencies.
 bool llama_is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-bool llama_fits(const Json& model) { return model.at("window") == 0; }
+std::string llama_misfit(const Json& model) {
+  return model.at("window") == 0 ? "" : "has no window of attention";
+}
 
 Json mistral_model_of(const ConfigReader& config) {
   constexpr int64_t kUsual = 4096;  // where nothing is said; null: all
@@ -109,9 +111,9 @@ void mistral_describe(const Json& model, Json& config) {
   config["sliding_window"] = model.at("window");
 }
 
-bool mistral_fits(const Json& model) {
-  return model.at("window") != 0 && model.at("attention_bias") == false &&
-         model.at("mlp_bias") == false;
+std::string mistral_misfit(const Json& model) {
+  const bool has_biases = model.at("attention_bias") == true || model.at("mlp_bias") == true;
+  return has_biases ? "has no biases" : "";
 }
 
 }  // namespace
@@ -123,7 +125,7 @@ Architecture llama() {
           .prefix = "model.",
           .embedding = "embed_tokens.weight",
           .model_of = llama_model_of,
-          .fits = llama_fits,
+          .misfit = llama_misfit,
           .describe = llama_describe,
           .is_transposed = llama_is_transposed,
           .is_constant = llama_is_constant};
@@ -134,7 +136,7 @@ Architecture mistral() {
   mistral.class_name = "MistralForCausalLM";
   mistral.model_type = "mistral";
   mistral.model_of = mistral_model_of;
-  mistral.fits = mistral_fits;
+  mistral.misfit = mistral_misfit;
   mistral.describe = mistral_describe;
   return mistral;
 }

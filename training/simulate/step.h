@@ -33,8 +33,8 @@
 
 namespace tutti::training {
 
-// Ranks that share what one would compute, and the algorithms by which they talk; these may be null
-// for one rank.
+// Ranks that share what one would compute, and the algorithms by which they talk. Only those that
+// are used need not be null: of several ranks all_gather and, by `shares_rows`, one of the others.
 struct TensorWork {
   int ranks = 1;
   int blocks = 1;  // of a chunk

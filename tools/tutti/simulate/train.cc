@@ -158,8 +158,8 @@ class TrainPlay {
     work_.tensor = {.ranks = o_.tensor,
                     .blocks = o_.blocks,
                     .shares_rows = o_.shares_rows,
-                    .all_reduce = choose(Collective::all_reduce),
-                    .reduce_scatter = choose(Collective::reduce_scatter),
+                    .all_reduce = o_.shares_rows ? nullptr : choose(Collective::all_reduce),
+                    .reduce_scatter = o_.shares_rows ? choose(Collective::reduce_scatter) : nullptr,
                     .all_gather = choose(Collective::all_gather)};
   }
 

@@ -103,8 +103,8 @@ TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
   }
 }
 
-// The gradient norm left out parameters that are cut, partial or copied, or counted them twice, so
-// that clipping differed by layout.
+// The bug: the gradient's norm lacked parameters that are cut, partial or copied, or had them
+// twice, so clipping depended on the layout.
 TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
   const auto clipped = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);

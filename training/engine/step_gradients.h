@@ -104,7 +104,8 @@ class StepGradients {
 
  private:
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
-  // Whether what this rank has of the losses counts: some have the same as others.
+  // True if this rank's losses enter the step's sums: ranks along the other axes hold copies of
+  // them.
   bool tells() const {
     const AxisSet others =
         AxisSet::all().without(kSampleAxes | kTokenAxes | AxisSet{Axis::pipeline});

@@ -48,7 +48,7 @@ struct LinearOptions {
   std::optional<Share> chosen = {};
 };
 
-// Of a pass's products.
+// The bits that the products of a pass are to have: the same for any cut in deterministic mode.
 BitsOf bits_of(const Pass& pass);
 
 // Of activations of a type: that of a part of a sum over tensor ranks.

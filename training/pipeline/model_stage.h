@@ -47,9 +47,9 @@ class ModelStage : public StageWork {
   const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
   // Whether any loss is computed here.
   bool has_losses() const;
-  // Of the run's micro-batches [first, first + count), in ascending order, each: the sum of its
-  // losses, of those that were right and of targets, then named_losses(); 0 where they are not
-  // computed here, and of a micro-batch of weight 0.
+  // One list for each of the run's micro-batches [first, first + count), in ascending order: the
+  // sum of its losses, how many targets it got right, how many it has, then named_losses(). All are
+  // 0 where they are not computed here, and of a micro-batch of weight 0.
   std::span<const std::vector<double>> found(size_t first, size_t count) const {
     return std::span(found_).subspan(first, count);
   }

@@ -23,7 +23,8 @@ class MemoryPlan {
   // and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
 
-  // Of the ranks that differ from the model's in these places alone. Throws as make_layout() does.
+  // The memory of the rank at these places of the mesh, and at the model's own places otherwise.
+  // Throws as make_layout() does.
   MemoryReport of(int data_place, int stage) const;
   // Of the activations of a rank of that stage: logits, of the rows that are there at once.
   int64_t logits(int stage) const;

@@ -197,7 +197,8 @@ struct InParts {
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
-  // Of the queries [first, first + rows) on the keys [key, key + keys), whose starts are `own`.
+  // The shape of the queries [first, first + rows) on the keys [key, key + keys). `own` becomes its
+  // starts, and outlives it.
   AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
                        std::vector<int32_t>& own) const {
     AttentionShape shape = whole;

@@ -279,7 +279,7 @@ TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   }
 }
 
-// What sending costs a processor is not a bubble.
+// The time that a processor takes to send counts as exposed communication, not as bubble.
 TEST(Step, OverheadOfMessagesIsExposed) {
   const Case c{.network = star(4), .shape = {1, 2}, .work = with_tensor(work(1e6), 4, 1)};
   Network network(parse_structure(c.network, {}));

@@ -40,7 +40,7 @@ Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, D
   return {Dims{rows, cols}, onednn::data_type(type), strides};
 }
 
-// What oneDNN is told of a product.
+// A product's matrices and attributes in oneDNN's terms.
 struct Described {
   Descriptor a, b, c, bias;
   dnnl::primitive_attr attributes;
@@ -72,7 +72,8 @@ struct Described {
   }
 };
 
-// What oneDNN chooses for matrices with gaps between their rows, which are in no one's way.
+// The implementation that oneDNN picks for matrices with gaps between their rows: it takes any
+// strides.
 std::string implementation_for_any_strides(GemmKey key) {
   key.stride_a *= 2;
   key.stride_b *= 2;

@@ -124,8 +124,8 @@ struct Loops {
   void (*average_pool)(const Pooling& shape, const void* x, void* y, double factor);
   void (*average_pool_backward)(const Pooling& shape, const void* dy, void* dx, double factor);
 
-  // Of each row three sums, of classes from `first_class` on; statistics: maximum and log of the
-  // sum (cross_entropy.h).
+  // The logits are those of the classes from `first_class` on. Each row has three sums;
+  // `statistics` are its maximum and the logarithm of its sum (cross_entropy.h).
   void (*cross_entropy_sums)(const void* logits, const int32_t* targets, int64_t first_class,
                              void* sums, int64_t rows, int64_t cols, int64_t stride);
   void (*cross_entropy_backward)(const void* logits, const int32_t* targets, int64_t first_class,

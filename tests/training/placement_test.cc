@@ -205,13 +205,15 @@ std::string refusal(const Shape& shape, const Placement& placement) {
 }
 
 TEST(Placement, WhatMakesNoSenseIsRefused) {
-  EXPECT_EQ(refusal({4, 3}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::context}}), "none");
+  EXPECT_EQ(refusal({4, 3}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::expert}}), "none");
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("6 of 4 together"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {-2, 6}}}}),
               HasSubstr("a part of it is -2"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("not there"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("not there"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::data, 0}}}), HasSubstr("the axis data"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::context, 0}}}), HasSubstr("the axis context"));
+  EXPECT_THAT(refusal({4}, {.partial = {Axis::context}}), HasSubstr("partial sum over context"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::pipeline, 0}}}), HasSubstr("the axis pipeline"));
   EXPECT_THAT(refusal({4, 4}, {.cuts = {{Axis::tensor, 0}, {Axis::tensor, 1}}}),
               HasSubstr("cut already"));
@@ -248,7 +250,7 @@ TEST(Axes, SetsAreValues) {
   EXPECT_EQ(kBoth.without({Axis::data, Axis::tensor}), AxisSet{Axis::context});
   EXPECT_EQ((AxisSet{Axis::data} | AxisSet{Axis::context}), kBoth);
   EXPECT_EQ((AxisSet::all() & kBoth), kBoth);
-  EXPECT_TRUE((kBoth & kModelAxes).has(Axis::context));
+  EXPECT_EQ(kBatchAxes, kBoth);
 }
 
 }  // namespace

@@ -41,13 +41,15 @@ class AxisSet {
   uint32_t bits_ = 0;
 };
 
-// Parameters may be cut over these, or be the same along them. (Along the data axis they always are
-// the same, along the pipeline axis they are others.)
-inline constexpr AxisSet kModelAxes = {Axis::tensor, Axis::context, Axis::expert};
+// Parameters may be cut over these, or be the same along them.
+inline constexpr AxisSet kModelAxes = {Axis::tensor, Axis::expert};
 
-// Over these lie the samples of a batch, and over those the tokens of each sample.
+// Over these lie the samples of a batch, and over those the tokens of each sample. Along both
+// parameters are the same, and their gradients are partial sums. (Along the pipeline axis they are
+// others.)
 inline constexpr AxisSet kSampleAxes = {Axis::data};
 inline constexpr AxisSet kTokenAxes = {Axis::context};
+inline constexpr AxisSet kBatchAxes = kSampleAxes | kTokenAxes;
 
 // "tensor x data"; "no axis" for an empty set.
 std::string name(AxisSet axes);

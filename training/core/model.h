@@ -24,9 +24,9 @@ struct OutputShape {
   int64_t cols = 0;
   ActivationLayout layout = {};
 
-  // That the rank at `place` has of so many samples.
-  int64_t rows_at(const MeshPlace& place, int64_t samples) const {
-    return layout.rows_at(place, samples * rows);
+  // That the rank at `place` has of a micro-batch, of which `batch` is the part there.
+  int64_t rows_at(const MeshPlace& place, const MicroBatch& batch) const {
+    return layout.rows_at(place, batch.rows(rows));
   }
   int64_t cols_at(const MeshPlace& place) const { return layout.columns_at(place, cols); }
 };
@@ -78,17 +78,21 @@ class Model {
   // Losses per sample: the context for a language model that predicts at each position, the outputs
   // of a regression, else 1.
   virtual int64_t targets_per_sample() const { return 1; }
-  // The elements that this rank has at once of so many samples' logits, or of their gradients: what
+  // The elements that this rank has at once of a micro-batch's logits, or of their gradients: what
   // the last unit hands on, where it says nothing else. `split`: its backward_weight is put off.
-  virtual int64_t logits_at_once(int64_t samples, bool /*split*/) const {
+  virtual int64_t logits_at_once(const MicroBatch& batch, bool /*split*/) const {
     const OutputShape shape = units_.back()->output_shape();
-    return shape.rows_at(parameters_.mesh(), samples) * shape.cols_at(parameters_.mesh());
+    return shape.rows_at(parameters_.mesh(), batch) * shape.cols_at(parameters_.mesh());
   }
+  // Whether the tokens of its samples may be dealt out over the context axis, and how many tokens
+  // each sees at most (0: all).
+  virtual bool takes_parts_of_samples() const { return false; }
+  virtual int64_t attention_window() const { return 0; }
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   virtual int slices() const { return 1; }
   // Of a micro-batch's losses those that count: the step's loss is the mean over them.
   virtual int64_t targets_in(const MicroBatch& batch) const {
-    if (batch.targets.empty()) return batch.samples * targets_per_sample();
+    if (batch.targets.empty()) return batch.rows(targets_per_sample());
     return std::ranges::count_if(batch.targets, [](int32_t target) { return target >= 0; });
   }
 

@@ -11,6 +11,7 @@
 // marks and releases them. Inputs live until backward is done. Modules keep views, not copies.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -20,12 +21,14 @@
 
 #include "training/core/arena.h"
 #include "training/core/later.h"
+#include "training/core/placement.h"
 #include "training/core/tensor.h"
 
 namespace tutti::training {
 
 class KeyValueCache;
 class Mesh;
+class TokenDeal;
 
 // What a micro-batch consists of. The memory is the data source's.
 struct MicroBatch {
@@ -43,18 +46,50 @@ struct MicroBatch {
   // Where samples hold several documents: of each token the position in its sample where its
   // document begins, further back than which nothing is looked at. Empty: 0.
   std::span<const int32_t> document_starts;
-  // Of each sample the tokens here may be a part (context parallelism, decoding with a cache):
-  // those at positions from `first_position` on, of `positions` in all. 0 positions: they are all
-  // there.
-  int64_t first_position = 0;
+  // The tokens here may be some of the micro-batch's (context parallelism, decoding with a cache):
+  // those of `ranges`, numbered sample after sample, where each sample has `positions` in all. 0
+  // positions: all of them are here.
+  std::span<const Share> ranges;
   int64_t positions = 0;
+  // Which ranks have the others, where they are dealt out over the context axis.
+  const TokenDeal* deal = nullptr;
   // 1; or 0: run so that this rank takes part in what units say to each other while other ranks
   // have micro-batches left. It contributes exactly nothing: no loss, gradient or statistics.
   int weight = 1;
 
-  // How many of a sample's tokens are here.
-  int64_t tokens_per_sample() const { return samples == 0 ? 0 : std::ssize(tokens) / samples; }
+  // That a tensor with so many rows for each whole sample has here.
+  int64_t rows(int64_t of_a_sample) const {
+    return positions > 0 ? std::ssize(tokens) : samples * of_a_sample;
+  }
 };
+
+// Tokens of one sample that follow each other, in rows from `row` on.
+struct TokenRun {
+  int64_t row = 0;
+  int64_t sample = 0;
+  int64_t position = 0;  // of the first one in its sample
+  int64_t count = 0;
+};
+
+// body(run) for the tokens in these of a micro-batch's rows, in their order.
+template <typename Body>
+void for_each_run(const MicroBatch& batch, const Share& rows, const Body& body) {
+  const int64_t here = std::ssize(batch.tokens);
+  const Share all{0, here};
+  const int64_t positions = batch.positions > 0 ? batch.positions : here / batch.samples;
+  int64_t row = 0;  // of the range's first token
+  for (const Share& range : batch.positions > 0 ? batch.ranges : std::span(&all, 1)) {
+    const int64_t end = std::min(row + range.count, rows.first + rows.count);
+    for (int64_t at = std::max(row, rows.first); at < end;) {
+      const int64_t token = range.first + at - row;
+      const int64_t position = token % positions;
+      const int64_t count = std::min(end - at, positions - position);
+      body(TokenRun{at, token / positions, position, count});
+      at += count;
+    }
+    row += range.count;
+  }
+}
 
 // A unit's own term of what is minimized, besides the targets' losses.
 struct NamedLoss {
@@ -75,7 +110,8 @@ struct PassContext {
   // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
   // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
   Mesh* mesh = nullptr;
-  // Keys and values of the tokens before `first_position`, where they are kept; no backward.
+  // Keys and values of the tokens before those of the micro-batch, which are one range of one
+  // sample; no backward.
   KeyValueCache* cache = nullptr;
   // backward starts with loss_scale * d(sum of the targets' losses), and adds sample_scale * w *
   // d(sum) for a named loss, whose weight w is its unit's affair.

@@ -157,7 +157,7 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
   for (const Cut& cut : placement.cuts) {
     const auto dimension = static_cast<size_t>(cut.dimension);
     if (cut.dimension < 0 || dimension >= shape.size()) throw refused(cut, "it is not there");
-    if (cut.axis == Axis::data || cut.axis == Axis::pipeline) {
+    if (!kModelAxes.has(cut.axis)) {
       throw refused(cut, "ranks along it have the same parameters, or other ones");
     }
     if (axes.has(cut.axis) || cut_already[dimension])
@@ -166,11 +166,11 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
     cut_already[dimension] = true;
     ranges[dimension] = cut_ranges(cut, shape[dimension], place);
   }
-  if (!(placement.partial & (axes | AxisSet{Axis::data, Axis::pipeline})).empty()) {
+  if (!placement.partial.without(kModelAxes.without(axes)).empty()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a gradient is no partial sum over ", name(placement.partial)),
-                {.cause = "along the data axis it always is, along the pipeline axis never, and "
-                          "where the parameter is cut each rank has its own"});
+                {.cause = "along the axes of a batch it always is, along the pipeline axis never, "
+                          "and where the parameter is cut each rank has its own"});
   }
   return {shape, std::move(ranges)};
 }

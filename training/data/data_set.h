@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "training/core/pass.h"
+#include "training/core/token_deal.h"
 #include "training/data/sampler.h"
 #include "training/data/text_data.h"
 #include "training/data/token_file.h"
@@ -25,16 +26,27 @@ struct Batch {
   std::vector<float> float_targets;
   std::vector<int32_t> document_starts;  // as in MicroBatch
   int weight = 1;                        // 0: another rank has it too, for which it counts
+  // Where its tokens are dealt out over ranks: then all of these are of one rank's tokens.
+  std::shared_ptr<const TokenDeal> deal;
+
+  // Leaves what a rank has, each token of which has a target.
+  void deal_out(int64_t window, int rank, int ranks);
 
   MicroBatch view() const {
-    return {.samples = samples,
-            .first_sample = first_sample,
-            .tokens = tokens,
-            .features = features,
-            .targets = targets,
-            .float_targets = float_targets,
-            .document_starts = document_starts,
-            .weight = weight};
+    MicroBatch batch{.samples = samples,
+                     .first_sample = first_sample,
+                     .tokens = tokens,
+                     .features = features,
+                     .targets = targets,
+                     .float_targets = float_targets,
+                     .document_starts = document_starts,
+                     .deal = deal.get(),
+                     .weight = weight};
+    if (deal != nullptr) {
+      batch.ranges = deal->ranges(deal->rank());
+      batch.positions = deal->mask().positions;
+    }
+    return batch;
   }
 };
 

@@ -56,8 +56,8 @@ Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& pl
   return mesh.world().create(ranks);
 }
 
-// Gradients are summed along the data axis, and along those where they are partial sums. The first
-// group is that of the data axis alone.
+// Gradients are summed along the batch's axes, and along those where they are partial sums. The
+// first group is that of the batch's axes alone.
 ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& data,
                             const pipeline::Placement& placement) {
   std::map<AxisSet, std::vector<int>> by_axes;
@@ -68,7 +68,7 @@ ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& data,
   }
   ParameterGroups groups({data}, std::vector<int>(model.parameters().specs().size()));
   for (const auto& [partial, parameters] : by_axes) {
-    groups.ranks.push_back(ranks_along(mesh, partial | AxisSet{Axis::data}, placement));
+    groups.ranks.push_back(ranks_along(mesh, partial | kBatchAxes, placement));
     for (const int parameter : parameters) {
       groups.group_of[static_cast<size_t>(parameter)] = static_cast<int>(groups.ranks.size()) - 1;
     }
@@ -133,7 +133,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       threads_(options.threads),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
       placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
-      group_(ranks_along(mesh_, {Axis::data}, placement_)),
+      group_(ranks_along(mesh_, kBatchAxes, placement_)),
       group_rank_(group_.rank()),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options, placement_, model, mesh_.place())),
@@ -305,9 +305,9 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // Returns the gradients' norm; one that is not finite: nothing is updated then.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  // Sharded pieces lie on all ranks, else on all but the data-parallel ones, and on all stages, of
-  // which some may have the same.
-  RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without({Axis::data})),
+  // Sharded pieces lie on all ranks, else on all but those along the batch's axes, and on all
+  // stages, of which some may have the same.
+  RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without(kBatchAxes)),
                       sharded() || stage() == placement_.holders.front());
   const double norm = updater_.update(learning_rate, reducer);
   if (std::isfinite(norm)) synchronizer_->after_update();

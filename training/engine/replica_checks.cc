@@ -50,7 +50,7 @@ void check_averages(const ReplicaOptions& options, bool cut) {
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
   refuse(cut, "a model that is cut over ranks",
-         "give one rank the whole model, without --pp and --tp");
+         "give one rank the whole model, without --pp, --tp and --cp");
   refuse(options.stochastic_rounding, "parameters in bf16 without masters",
          "--stochastic-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",

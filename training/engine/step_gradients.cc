@@ -63,7 +63,7 @@ std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps)
       if (mesh_.place().first_along(kTokenAxes)) counts[step].samples += batch.samples;
     }
   }
-  Communicator& ranks = mesh_.group(kSampleAxes | kTokenAxes);
+  Communicator& ranks = mesh_.group(kBatchAxes);
   for (size_t step = 0; step < steps.size(); ++step) {
     const int64_t given = steps[step].targets;  // each rank counts its part of them
     if (given == 0) continue;

@@ -107,8 +107,7 @@ class StepGradients {
   // True if this rank's losses enter the step's sums: ranks along the other axes hold copies of
   // them.
   bool tells() const {
-    const AxisSet others =
-        AxisSet::all().without(kSampleAxes | kTokenAxes | AxisSet{Axis::pipeline});
+    const AxisSet others = AxisSet::all().without(kBatchAxes | AxisSet{Axis::pipeline});
     return stage_.has_losses() && mesh_.place().first_along(others);
   }
 

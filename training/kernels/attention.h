@@ -24,18 +24,14 @@ struct AttentionShape {
   // and how many of those of the first one lie before the heads here. 0: heads / key_heads.
   int64_t group = 0;
   int64_t before = 0;
-  // Keys and values of other tokens than the queries': a sample's query i sees the keys 0 ... past
-  // + i of those that are there. More of them where some are kept from earlier calls; fewer, or
-  // none (a negative `past`), where these are the keys of one part of a sample and others come
-  // apart.
-  int64_t past = 0;
-  int64_t keys = 0;  // of each sample that are in memory, all of them finite; 0: past + context
-  // By query row: the first of its sample's keys that it sees, as they are counted here (documents
-  // one after the other in a sample). Empty: the sample's first one.
+  // Of each sample that are in memory, all of them finite; 0: one for each query.
+  int64_t keys = 0;
+  // By query row: the first of its sample's keys that it sees, and the one after the last. Queries
+  // may so lie anywhere among the keys, or see none of them: documents one after the other in a
+  // sample, a window that slides (Beltagy et al.: Longformer, 2020), keys of earlier calls, or keys
+  // that come in parts. Empty: the first key; the one after the query's own.
   std::span<const int32_t> starts;
-  // So many keys a query sees at most, the last of those that it may: a window that slides (Beltagy
-  // et al.: Longformer, 2020). 0: all of them.
-  int64_t window = 0;
+  std::span<const int32_t> ends;
   BitsOf bits = BitsOf::strides;  // of its products
 
   int64_t rows() const { return samples * context; }
@@ -43,7 +39,7 @@ struct AttentionShape {
   int64_t groups() const { return key_heads == 0 ? heads : key_heads; }
   int64_t group_size() const { return group == 0 ? heads / groups() : group; }
   int64_t key_width() const { return groups() * head_size; }
-  int64_t keys_in_memory() const { return keys == 0 ? past + context : keys; }
+  int64_t keys_in_memory() const { return keys == 0 ? context : keys; }
 };
 
 // Heads lie side by side in each. queries: rows x width; keys and values: samples * keys_in_memory

@@ -70,9 +70,11 @@ class Reader {
   // `window`: what the model sees. Of it, `fresh` tokens were not there at the last call.
   void read(std::span<const int32_t> window, size_t fresh, std::vector<float>& logits) {
     if (!cached_) fresh = window.size();
+    const Share range{std::ssize(window) - static_cast<int64_t>(fresh),
+                      static_cast<int64_t>(fresh)};
     const MicroBatch batch{.samples = 1,
                            .tokens = window.last(fresh),
-                           .first_position = std::ssize(window) - static_cast<int64_t>(fresh),
+                           .ranges = {&range, 1},
                            .positions = std::ssize(window)};
     const Tensor rows = runner_.forward_only({{0, head_}, 0}, batch, {}, hooks_);
     // The output layer is large: it sees the last row alone.

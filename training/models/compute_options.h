@@ -5,12 +5,21 @@
 
 namespace tutti::training {
 
+// How ranks along the context axis, which each have some of a sample's tokens, attend to the
+// others' (parallel/ring_attention.h, parallel/heads_attention.h).
+enum class ContextKind : uint8_t {
+  automatic,  // heads where every rank gets as many, also of keys, and sends less by it
+  ring,
+  heads,
+};
+
 struct ComputeOptions {
   // Normalizations and activations are computed anew in backward instead of kept (selective
   // recomputation, Korthikanti et al. 2022: what is cheap to compute and large to keep).
   bool selective_recomputation = false;
   // Between layers each tensor rank has some of the tokens' rows (residual_stream.h).
   bool sequence_parallel = false;
+  ContextKind context = ContextKind::automatic;
   // Rows whose logits are there at once; 0: all, and they are kept for backward.
   int64_t loss_chunk = 0;
   // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h), a

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/models/decoder_units.h"
+#include "training/parallel/heads_attention.h"
+#include "training/parallel/ring_attention.h"
 
 namespace tutti::training {
 namespace {
@@ -38,7 +40,25 @@ void require_one_each(int64_t count, const char* what, int64_t ranks) {
               {.where = "--tp", .remedy = cat("give at most ", count, " ranks")});
 }
 
-DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
+// By heads each rank sends (p - 1) / p^2 of queries, keys, values and outputs, by a ring (p - 1) /
+// p of keys and values.
+std::shared_ptr<const AttentionOverRanks> attention_over(const DecoderOptions& options,
+                                                         const MeshPlace& place) {
+  const int64_t ranks = place.size(Axis::context);
+  const int64_t heads = options.attention.heads / place.size(Axis::tensor);
+  const int64_t all_keys =
+      options.attention.key_heads == 0 ? options.attention.heads : options.attention.key_heads;
+  const bool even = heads % ranks == 0 && all_keys % (ranks * place.size(Axis::tensor)) == 0;
+  const bool sends_less = options.attention.heads + all_keys < ranks * all_keys;
+  const ContextKind kind = options.compute.context;
+  if (kind == ContextKind::heads || (kind == ContextKind::automatic && even && sends_less)) {
+    return std::make_shared<HeadsAttention>();
+  }
+  return std::make_shared<RingAttention>();
+}
+
+DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
+  const int tensor_ranks = place.size(Axis::tensor);
   const auto require = [](std::string_view what, int64_t value) {
     if (value >= 1) return;
     throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
@@ -81,6 +101,7 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
     options.attention.rope =
         std::make_shared<Rope>(options.context, options.attention.head_size, *options.rope);
   }
+  options.attention.over_ranks = attention_over(options, place);
   // Each residual connection adds variance: GPT-2 starts its last layers smaller.
   options.attention.output_deviation = options.mlp.output_deviation =
       kDecoderDeviation / std::sqrt(2 * static_cast<double>(options.layers));
@@ -90,7 +111,7 @@ DecoderOptions checked(DecoderOptions options, int tensor_ranks) {
 }  // namespace
 
 Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
-    : Model(place), options_(checked(std::move(options), place.size(Axis::tensor))) {
+    : Model(place), options_(checked(std::move(options), place)) {
   add_unit<DecoderEmbedding>(options_);
   const Parameter* tied = options_.tied
                               ? static_cast<const DecoderEmbedding&>(*units_.front()).token_weight()
@@ -100,8 +121,8 @@ Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
 }
 
 // Work on weights that is put off needs the gradients of all (models/output_layer.cc).
-int64_t Decoder::logits_at_once(int64_t samples, bool split) const {
-  const int64_t all = samples * options_.context;
+int64_t Decoder::logits_at_once(const MicroBatch& batch, bool split) const {
+  const int64_t all = batch.rows(options_.context);
   const int64_t chunk = options_.compute.loss_chunk;
   const MeshPlace& mesh = parameters_.mesh();
   return (chunk == 0 || split ? all : std::min(all, chunk)) *
@@ -113,7 +134,8 @@ int64_t Decoder::logits_at_once(int64_t samples, bool split) const {
 // and statistics in the type of sums.
 BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const {
   const auto t = static_cast<double>(parameters_.mesh().size(Axis::tensor));
-  const auto tokens = static_cast<double>(samples * options_.context);
+  const auto tokens =
+      static_cast<double>(samples * options_.context) / parameters_.mesh().size(Axis::context);
   const auto width = static_cast<double>(options_.width);
   const auto heads = static_cast<double>(options_.attention.heads);
   const auto keys = static_cast<double>(

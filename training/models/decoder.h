@@ -71,7 +71,9 @@ class Decoder : public Model {
   BlockActivations block_activations(int64_t samples, DType dtype) const;
   double flops_per_sample() const override;
   int64_t targets_per_sample() const override { return options_.context; }
-  int64_t logits_at_once(int64_t samples, bool split) const override;
+  int64_t logits_at_once(const MicroBatch& batch, bool split) const override;
+  bool takes_parts_of_samples() const override { return true; }
+  int64_t attention_window() const override { return options_.attention.window; }
   int slices() const override { return options_.compute.slices; }
 
  private:

@@ -1,5 +1,6 @@
 #include "training/models/decoder_units.h"
 
+#include <numeric>
 #include <utility>
 
 #include "base/text.h"
@@ -57,12 +58,11 @@ Tensor DecoderEmbedding::forward(Pass& pass, ConstTensor) {
   if (positions_) {
     const ArenaScope scope(pass.arena);
     const Tensor places = pass.arena.take(output.dtype, output.rows, output.cols);
-    const int64_t context = std::ssize(tokens) / pass.batch->samples;
     saved.places.resize(tokens.size());
-    for (size_t row = 0; row < tokens.size(); ++row) {
-      saved.places[row] =
-          static_cast<int32_t>(pass.batch->first_position + static_cast<int64_t>(row) % context);
-    }
+    for_each_run(*pass.batch, {0, std::ssize(tokens)}, [&](const TokenRun& run) {
+      std::iota(saved.places.begin() + run.row, saved.places.begin() + run.row + run.count,
+                static_cast<int32_t>(run.position));
+    });
     const auto own = std::span<const int32_t>(saved.places)
                          .subspan(static_cast<size_t>(stream_.own_rows(pass).first),
                                   static_cast<size_t>(output.rows));

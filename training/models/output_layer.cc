@@ -48,8 +48,8 @@ void put(std::span<const V> largest, std::span<const V> two, std::span<V> sums) 
 // `parts` tensors of rows x 3, one after the other, become one in the first's place: the sums over
 // all classes that any rank has.
 template <typename V>
-void merge(Pass& pass, const MeshPlace& place, Tensor all, int64_t rows) {
-  const int parts = static_cast<int>(all.rows / rows);
+void merge(Pass& pass, const MeshPlace& place, Tensor all, int parts) {
+  const int64_t rows = all.rows / parts;
   const auto part = [&](int index) { return all.row_range(index * rows, rows); };
   const ArenaScope scope(pass.arena);
   const Tensor largest = pass.arena.take(all.dtype, rows, 1);
@@ -88,7 +88,7 @@ void OutputLayer::for_each_chunk(Pass& pass, const Saved& saved, const Body& bod
 void OutputLayer::sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets,
                           Tensor sums, int64_t row) const {
   const int64_t all_rows = std::ssize(pass.batch->targets);
-  const int parts = static_cast<int>(sums.rows / all_rows);
+  const int parts = this->parts(pass);
   const Share own = even_share(vocabulary_, place_.place(Axis::tensor), place_.size(Axis::tensor));
   for (int part = 0; part < parts; ++part) {
     const Share slice = even_share(vocabulary_, place_.place(Axis::tensor) * parts + part,
@@ -102,7 +102,7 @@ void OutputLayer::sums_of(const Pass& pass, ConstTensor logits, std::span<const 
 Tensor OutputLayer::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   saved.input = input;
   const std::span<const int32_t> targets = pass.batch->targets;
-  if (targets.empty()) {
+  if (targets.empty() && !input.empty()) {
     const Tensor own = linear_.forward(pass, input, saved.linear);
     return convert_layout(pass, place_, own, {input.rows, vocabulary_}, kTensorColumns,
                           kReplicated);
@@ -113,7 +113,7 @@ Tensor OutputLayer::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   saved.statistics = pass.arena.take(type, rows, 2);
   saved.logits = in_chunks ? Tensor{} : linear_.forward(pass, input, saved.linear);
   const ArenaScope scope(pass.arena);
-  const int parts = std::max(1, pass.slices / place_.size(Axis::tensor));
+  const int parts = this->parts(pass);
   const Tensor sums = pass.arena.take(type, parts * rows, 3);
   if (in_chunks) {
     for_each_chunk(pass, saved, [&](int64_t row, int64_t count, Tensor logits, Linear::Saved&) {
@@ -123,9 +123,9 @@ Tensor OutputLayer::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   } else {
     sums_of(pass, saved.logits, targets, sums, 0);
   }
-  if (sums.rows > rows || place_.size(Axis::tensor) > 1) {
-    type == DType::f64 ? merge<double>(pass, place_, sums, rows)
-                       : merge<float>(pass, place_, sums, rows);
+  if (parts > 1 || place_.size(Axis::tensor) > 1) {
+    type == DType::f64 ? merge<double>(pass, place_, sums, parts)
+                       : merge<float>(pass, place_, sums, parts);
   }
   pass.loss = cross_entropy(sums.row_range(0, rows), targets, pass.arena.take(DType::f64, 1, rows),
                             saved.statistics);

@@ -7,6 +7,7 @@
 //   rank 1   x W_1^T -> largest, sum of exponentials, target's logit -+
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -38,6 +39,8 @@ class OutputLayer {
   Tensor backward(Pass& pass, Saved& saved) const;
 
  private:
+  // Of this rank's vocabulary, by themselves.
+  int parts(const Pass& pass) const { return std::max(1, pass.slices / place_.size(Axis::tensor)); }
   void sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets, Tensor sums,
                int64_t row) const;
   // Logits' gradients of rows from `row` on, in their logits' place.

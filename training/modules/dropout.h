@@ -26,28 +26,25 @@ class Dropout {
   bool active(const Pass& pass) const { return pass.training && p_ > 0; }
 
  private:
-  void apply(const Pass& pass, Tensor values, PartOf rows_here) const {
+  void apply(const Pass& pass, Tensor values, PartOf rows) const {
     if (!active(pass) || values.empty()) return;
     const MicroBatch& batch = *pass.batch;
     if (batch.positions == 0) {
-      const int64_t all = rows_here.all_of(values.rows);
-      return draw(pass, values, batch.first_sample, all * values.cols / batch.samples,
-                  rows_here.first * values.cols);
+      const int64_t of_a_sample = rows.all_of(values.rows) * values.cols / batch.samples;
+      return draw(pass, values, batch.first_sample, of_a_sample, rows.first * values.cols);
     }
-    // Each sample is a part of its positions.
-    const int64_t rows = values.rows / batch.samples;
-    for (int64_t sample = 0; sample < batch.samples; ++sample) {
-      draw(pass, values.row_range(sample * rows, rows),
-           batch.first_sample + static_cast<uint64_t>(sample), batch.positions * values.cols,
-           batch.first_position * values.cols);
-    }
+    for_each_run(batch, {rows.first, values.rows}, [&](const TokenRun& run) {
+      draw(pass, values.row_range(run.row - rows.first, run.count),
+           batch.first_sample + static_cast<uint64_t>(run.sample), batch.positions * values.cols,
+           run.position * values.cols);
+    });
   }
 
-  // The elements begin at one of a sample's `per_sample`.
-  void draw(const Pass& pass, Tensor values, uint64_t sample, int64_t per_sample,
+  // The elements begin at one of a sample's `of_a_sample`.
+  void draw(const Pass& pass, Tensor values, uint64_t sample, int64_t of_a_sample,
             int64_t first) const {
     const uint64_t index =
-        sample * static_cast<uint64_t>(per_sample) + static_cast<uint64_t>(first);
+        sample * static_cast<uint64_t>(of_a_sample) + static_cast<uint64_t>(first);
     dropout(values, values, p_, {pass.seed, stream_, index});
   }
 

@@ -1,5 +1,7 @@
 #include "training/modules/self_attention.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
@@ -127,17 +129,51 @@ int64_t SelfAttention::projected_width() const {
   return (options_.heads + 2 * options_.key_heads) * options_.head_size;
 }
 
-AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
-  return {.samples = pass.batch->samples,
-          .context = qkv.rows / pass.batch->samples,
+// Tokens that are dealt out are those of one sample: `over_ranks` knows what each sees.
+AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const {
+  const MicroBatch& batch = *pass.batch;
+  const int64_t samples = batch.deal == nullptr ? batch.samples : 1;
+  return {.samples = samples,
+          .context = saved.qkv.rows / samples,
           .heads = options_.heads,
           .head_size = options_.head_size,
           .key_heads = keys_.count,
           .group = group_,
           .before = before_,
-          .starts = pass.batch->document_starts,
-          .window = options_.window,
+          .starts = saved.starts.empty() ? batch.document_starts : saved.starts,
+          .ends = saved.ends,
           .bits = bits_of(pass)};
+}
+
+// Of each row of whole samples, or of one that is cached: the first key, where a window slides, and
+// the end, where there are keys of earlier calls.
+void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
+  saved.starts.clear();
+  saved.ends.clear();
+  if (batch.deal != nullptr || (options_.window == 0 && batch.positions == 0)) return;
+  for_each_run(batch, {0, std::ssize(batch.tokens)}, [&](const TokenRun& run) {
+    for (int64_t i = 0; i < run.count; ++i) {
+      const int64_t end = run.position + i + 1;
+      const int64_t start = options_.window == 0 ? 0 : std::max<int64_t>(0, end - options_.window);
+      const auto row = static_cast<size_t>(run.row + i);
+      const int32_t document = batch.document_starts.empty() ? 0 : batch.document_starts[row];
+      saved.starts.push_back(std::max(document, static_cast<int32_t>(start)));
+      saved.ends.push_back(static_cast<int32_t>(end));
+    }
+  });
+}
+
+void SelfAttention::rotate(const MicroBatch& batch, Tensor qkv, bool back) const {
+  if (!options_.rope) return;
+  const int64_t heads = options_.heads + options_.key_heads;  // which lie side by side
+  const auto turn = [&](Tensor rows, int64_t context, int64_t first) {
+    back ? options_.rope->rotate_back(rows, heads, context, first)
+         : options_.rope->rotate(rows, heads, context, first);
+  };
+  if (batch.positions == 0) return turn(qkv, qkv.rows / batch.samples, 0);
+  for_each_run(batch, {0, qkv.rows}, [&](const TokenRun& run) {
+    turn(qkv.row_range(run.row, run.count), run.count, run.position);
+  });
 }
 
 Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
@@ -149,26 +185,27 @@ Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
 void SelfAttention::project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const {
   saved.qkv = qkv;
   for (size_t i = 0; i < in_.size(); ++i) in_[i].forward(pass, input, saved.in[i], part(qkv, i));
-  // Queries and keys, which lie side by side.
-  if (options_.rope) {
-    options_.rope->rotate(qkv, options_.heads + options_.key_heads, shape(pass, qkv).context,
-                          pass.batch->first_position);
-  }
+  rotate(*pass.batch, qkv, false);
 }
 
 void SelfAttention::attend(Pass& pass, Saved& saved) const {
-  AttentionShape shape = this->shape(pass, saved.qkv);
+  see(*pass.batch, saved);
+  AttentionShape shape = this->shape(pass, saved);
   const DType type = saved.qkv.dtype;
   saved.attended = pass.arena.take(type, shape.rows(), shape.width());
-  saved.lse = pass.arena.take(value_type(type), shape.samples * shape.heads, shape.context);
   ConstQkv inputs = split(ConstTensor(saved.qkv));
+  if (pass.batch->deal != nullptr) {
+    saved.over_ranks = options_.over_ranks->forward(pass, shape, inputs, saved.attended);
+    return;
+  }
+  saved.lse = pass.arena.take(value_type(type), shape.samples * shape.heads, shape.context);
   if (pass.cache != nullptr) {
     const KeyValueCache::Layer& kept = pass.cache->of(this, type, shape.key_width());
-    shape.past = pass.batch->first_position;
+    const Share& here = pass.batch->ranges.front();
     shape.keys = kept.keys.rows;
-    require_shapes(shape.samples == 1 && shape.past + shape.context <= shape.keys, "cache");
-    copy_rows(inputs.keys, kept.keys.row_range(shape.past, shape.context));
-    copy_rows(inputs.values, kept.values.row_range(shape.past, shape.context));
+    require_shapes(shape.samples == 1 && here.first + here.count <= shape.keys, "cache");
+    copy_rows(inputs.keys, kept.keys.row_range(here.first, here.count));
+    copy_rows(inputs.values, kept.values.row_range(here.first, here.count));
     inputs = {inputs.queries, kept.keys, kept.values};
   }
   causal_attention(shape, inputs, saved.attended, saved.lse, pass.arena);
@@ -207,13 +244,12 @@ void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient,
     copy_rows(own.keys.col_range(at * size, size), keys.col_range(head * size, size));
     copy_rows(own.values.col_range(at * size, size), values.col_range(head * size, size));
   }
-  AttentionShape shape = this->shape(pass, qkv);
+  AttentionShape shape = this->shape(pass, saved);
   shape.key_heads = shape.heads;
   shape.group = 1;
   shape.before = 0;
   const Qkv parts{gradient.col_range(0, options_.heads * size), take(), take()};
-  causal_attention_backward(shape, {own.queries, keys, values}, saved.attended, saved.lse,
-                            attended_gradient, parts, pass.arena);
+  attention_backward(pass, shape, {own.queries, keys, values}, saved, attended_gradient, parts);
   int64_t first = options_.heads * size;
   for (const Tensor& part : {parts.keys, parts.values}) {
     const int64_t width = options_.key_heads * size;
@@ -224,21 +260,29 @@ void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient,
   }
 }
 
+void SelfAttention::attention_backward(Pass& pass, const AttentionShape& shape,
+                                       const ConstQkv& inputs, const Saved& saved,
+                                       ConstTensor attended_gradient, const Qkv& gradients) const {
+  if (pass.batch->deal != nullptr) {
+    options_.over_ranks->backward(pass, shape, inputs, saved.attended, saved.over_ranks,
+                                  attended_gradient, gradients);
+  } else {
+    causal_attention_backward(shape, inputs, saved.attended, saved.lse, attended_gradient,
+                              gradients, pass.arena);
+  }
+}
+
 Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                                const Gather& gather) const {
-  const AttentionShape shape = this->shape(pass, saved.qkv);
   const Tensor attended_gradient = out_.backward(pass, output_gradient, saved.out);
   const Tensor gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
-  if (pass.slices > 1 && group_ > 1) {
+  if (pass.slices > 1 && group_ > 1 && pass.batch->deal == nullptr) {
     backward_by_heads(pass, attended_gradient, saved, gradient, gather);
   } else {
-    causal_attention_backward(shape, split(ConstTensor(saved.qkv)), saved.attended, saved.lse,
-                              attended_gradient, split(gradient), pass.arena);
+    attention_backward(pass, shape(pass, saved), split(ConstTensor(saved.qkv)), saved,
+                       attended_gradient, split(gradient));
   }
-  if (options_.rope) {
-    options_.rope->rotate_back(gradient, options_.heads + options_.key_heads, shape.context,
-                               pass.batch->first_position);
-  }
+  rotate(*pass.batch, gradient, true);
   std::vector<Linear::Backward> layers;
   for (size_t i = 0; i < in_.size(); ++i) {
     layers.push_back({&in_[i], part(gradient, i), &saved.in[i]});

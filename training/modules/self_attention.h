@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "training/kernels/attention.h"
+#include "training/modules/attention_over_ranks.h"
 #include "training/modules/linear.h"
 #include "training/modules/rope.h"
 
@@ -26,6 +27,8 @@ struct SelfAttentionOptions {
   int64_t window = 0;     // keys that a query sees at most, the last ones; 0: all
   bool bias = true;
   std::shared_ptr<const Rope> rope;  // null: none; a model's layers share one
+  // Of micro-batches whose tokens are dealt out; a model's layers share it too.
+  std::shared_ptr<const AttentionOverRanks> over_ranks;
   // Of the layers: queries, keys and values together, as GPT-2 has them, or each by itself.
   std::vector<std::string> in = {"c_attn"};
   std::string out = "c_proj";
@@ -40,6 +43,8 @@ class SelfAttention {
     Tensor qkv;
     Tensor attended;
     Tensor lse;
+    AttentionOverRanks::Saved over_ranks;
+    std::vector<int32_t> starts, ends;  // AttentionShape's
     Linear::Saved out;
   };
 
@@ -71,7 +76,12 @@ class SelfAttention {
   };
   SelfAttention(ParameterTable& table, const std::string& name, const Whole& whole);
 
-  AttentionShape shape(const Pass& pass, const Tensor& qkv) const;
+  AttentionShape shape(const Pass& pass, const Saved& saved) const;
+  void see(const MicroBatch& batch, Saved& saved) const;
+  void rotate(const MicroBatch& batch, Tensor qkv, bool back) const;
+  void attention_backward(Pass& pass, const AttentionShape& shape, const ConstQkv& inputs,
+                          const Saved& saved, ConstTensor attended_gradient,
+                          const Qkv& gradients) const;
   // What the i-th linear layer makes.
   Tensor part(Tensor qkv, size_t layer) const;
   // Of what they make together: the queries, and the keys and values that these look at.

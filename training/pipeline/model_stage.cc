@@ -67,7 +67,7 @@ auto ModelStage::with_version(const Action& action, Compute&& compute) {
 Tensor ModelStage::shape_after(int chunk, int micro_batch) const {
   const auto last = static_cast<size_t>(units(chunk).end) - 1;
   const OutputShape shape = model_.units()[last]->output_shape();
-  const int64_t rows = shape.rows_at(model_.parameters().mesh(), at(micro_batch).batch.samples);
+  const int64_t rows = shape.rows_at(model_.parameters().mesh(), at(micro_batch).batch);
   return tensor_at(static_cast<void*>(nullptr), dtype_, rows, shape.cols);
 }
 

@@ -117,7 +117,7 @@ class Profiler {
     return model_.parameters().specs()[static_cast<size_t>(parameter)];
   }
   int64_t rows_of(const OutputShape& shape) const {
-    return shape.rows_at(model_.parameters().mesh(), batch_.samples);
+    return shape.rows_at(model_.parameters().mesh(), batch_);
   }
   // Of what unit `index` - 1 hands over; nothing comes before the first.
   OutputShape input_shape(int index) {

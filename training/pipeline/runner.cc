@@ -147,7 +147,7 @@ ConstTensor ModelRunner::input_anew(Slot& slot, Pass& pass, int index) {
   if (index == first) return slot.input;
   const Tensor& kept = slot.outputs[static_cast<size_t>(index - first) - 1];
   if (!keeps_rows(slot, index - 1)) return kept;
-  const int64_t rows = unit(index - 1).output_shape().rows * pass.batch->samples;
+  const int64_t rows = pass.batch->rows(unit(index - 1).output_shape().rows);
   return convert_layout(pass, model_.parameters().mesh(), ConstTensor(kept), {rows, kept.cols},
                         kTensorRows, kReplicated);
 }

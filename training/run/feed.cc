@@ -28,13 +28,19 @@ std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
 
 // Of a step's micro-batches the rank's; one of weight 0 where it has none.
 template <typename Fill>
-std::vector<Batch> own_batches(uint64_t count, uint64_t rank, uint64_t ranks, const Fill& fill) {
-  const Range own = even_part(count, rank, ranks);
+std::vector<Batch> own_batches(uint64_t count, const FeedOptions& options, const Fill& fill) {
+  const Range own =
+      even_part(count, static_cast<uint64_t>(options.rank), static_cast<uint64_t>(options.ranks));
   std::vector<Batch> batches;
   for (uint64_t index = own.begin; index < own.end; ++index) fill(index, batches.emplace_back());
-  if (own.size() > 0 || count == 0) return batches;
-  fill(count - 1, batches.emplace_back());
-  batches.back().weight = 0;
+  if (own.size() == 0 && count > 0) {
+    fill(count - 1, batches.emplace_back());
+    batches.back().weight = 0;
+  }
+  if (options.token_ranks == 1) return batches;
+  for (Batch& batch : batches) {
+    batch.deal_out(options.window, options.token_rank, options.token_ranks);
+  }
   return batches;
 }
 
@@ -96,7 +102,7 @@ StepFeed Feed::make(uint64_t step) const {
       sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
     }
   };
-  return {.own = own_batches(count, static_cast<uint64_t>(options_.rank), ranks, fill),
+  return {.own = own_batches(count, options_, fill),
           .passes = divide_up(count, ranks),
           .samples = samples.size()};
 }
@@ -123,7 +129,7 @@ StepFeed Feed::validation(uint64_t max_samples) const {
       sets_[chosen[i].first]->add_validation(chosen[i].second, batch);
     }
   };
-  return {.own = own_batches(count, static_cast<uint64_t>(options_.rank), ranks, fill),
+  return {.own = own_batches(count, options_, fill),
           .passes = divide_up(count, ranks),
           .samples = chosen.size()};
 }

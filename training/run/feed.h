@@ -38,6 +38,10 @@ struct FeedOptions {
   uint64_t seed = 1;
   int rank = 0;
   int ranks = 1;
+  // Those that share each sample's tokens, and how many tokens each sees at most (0: all).
+  int token_rank = 0;
+  int token_ranks = 1;
+  int64_t window = 0;
   int workers = 1;              // threads that each make a step ahead; 0: when it is needed
   std::vector<double> weights;  // of several data sets; empty: by their sizes
 };

@@ -146,7 +146,7 @@ int64_t planned_activations(const Model& model, const Profile& profile,
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                              const pipeline::Placement& placement) {
   const MeshPlace& mesh = model.parameters().mesh();
-  const int data = mesh.size(Axis::data) * static_cast<int>(placement.holders.size());
+  const int data = mesh.ranks_along(kBatchAxes) * static_cast<int>(placement.holders.size());
   LayoutOptions options{.ranks = {storage.stage == 0 ? 1 : data},
                         .bucket_elements = storage.bucket_elements,
                         .first_bucket_elements = storage.first_bucket_elements,
@@ -197,8 +197,7 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
 int64_t MemoryPlan::logits(int stage) const {
   const Stage& its = stages_[static_cast<size_t>(stage)];
   if (!its.placement.has_loss()) return 0;
-  return model_.logits_at_once(batch_.samples, its.split) *
-         bytes_of(options_.replica.storage.dtype);
+  return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
 int64_t MemoryPlan::add_storage(const Stage& stage, int data_place, StorageBytes& bytes) const {

@@ -36,6 +36,7 @@ void add_aliases(CommandLine& line) {
       {"--data-parallel-size", {"--dp"}},
       {"--pipeline-model-parallel-size", {"--pp"}},
       {"--tensor-model-parallel-size", {"--tp"}},
+      {"--context-parallel-size", {"--cp"}},
       {"--log-interval", {"--log-every"}},
       {"--eval-interval", {"--validate-every"}},
       {"--save", {"--checkpoint"}},

@@ -55,7 +55,7 @@ void describe_rate(Schema& schema, RunOptions& options) {
 void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.dp", options.mesh.data,
-           "data-parallel ranks (default: as many as --ranks, --pp and --tp leave)")
+           "data-parallel ranks (default: as many as --ranks, --pp, --tp and --cp leave)")
       .between(0, 65536);
   schema
       .add("parallel.tp", options.mesh.tensor,
@@ -67,6 +67,17 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .add("parallel.sp", options.sequence_parallel,
            "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
       .flag("--sp,--sequence-parallel");
+  schema
+      .add("parallel.cp", options.mesh.context,
+           "context-parallel ranks: each has some of every sample's tokens, of gpt2 and llama")
+      .between(1, 65536)
+      .show_default();
+  schema.add("parallel.cp_kind", options.context_kind,
+             {{"auto", ContextKind::automatic},
+              {"ring", ContextKind::ring},
+              {"heads", ContextKind::heads}},
+             "what the --cp ranks send each other: keys and values (ring), tokens for some of the "
+             "heads (heads: two ways, all-to-all), or auto: whichever is less");
   schema.add(
       "parallel.partition_activations", options.partition_activations,
       "with --recompute full: of each block's output that is kept each of the --tp ranks has a "
@@ -191,6 +202,7 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
                            StatisticsReducer* statistics) {
   return {.compute = {.selective_recomputation = options.recompute == "selective",
                       .sequence_parallel = options.sequence_parallel,
+                      .context = options.context_kind,
                       .loss_chunk = options.loss_chunk,
                       .slices = static_cast<int>(options.training.cut_slices.value_or(1))},
           .statistics = statistics,

@@ -143,7 +143,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
-  check_averages(replica, stages > 1 || options.mesh.tensor > 1);
+  check_averages(replica, stages * options.mesh.tensor * options.mesh.context > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
   }
@@ -205,6 +205,15 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
               {.where = "--tp", .remedy = "leave it out, or take gpt2 or llama"});
 }
 
+// Of a sample its tokens, which context ranks deal out.
+void check_context_ranks(const RunOptions& options, const Model& model) {
+  if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
+  throw Error(ErrorCode::unsupported,
+              cat("the samples of a model ", kind_of(options.model).name,
+                  " are not cut over context ranks"),
+              {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
+}
+
 constexpr int64_t kSlices = 8;  // where nobody says otherwise: for 1, 2, 4 and 8 tensor ranks
 
 // Slices are those of a binary tree, of which each tensor rank has a branch.
@@ -246,6 +255,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   const std::unique_ptr<Model> model = make_model(options.model, model_context(options, first));
   if (model->slices() == 1) training.cut_slices.reset();
   check_tensor_ranks(options, *model);
+  check_context_ranks(options, *model);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);

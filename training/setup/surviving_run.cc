@@ -126,18 +126,19 @@ class SurvivingRun {
 // no use for are spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
-  const int tensor = options_.mesh.tensor;
-  if (ranks < tensor) {
+  const int of_a_stage = options_.mesh.tensor * options_.mesh.context;
+  if (ranks < of_a_stage) {
     throw Error(ErrorCode::invalid_argument,
-                cat(ranks, " ranks are too few for ", tensor, " tensor-parallel ones"),
-                {.where = "--tp"});
+                cat(ranks, " ranks are too few for ", options_.mesh.tensor, " tensor-parallel x ",
+                    options_.mesh.context, " context-parallel ones"),
+                {.where = "--tp, --cp"});
   }
-  for (int stages = std::min(options_.mesh.pipeline, ranks / tensor);; --stages) {
+  for (int stages = std::min(options_.mesh.pipeline, ranks / of_a_stage);; --stages) {
     Deal deal{options_, 0};
-    const int data = ranks / (stages * tensor);
+    const int data = ranks / (stages * of_a_stage);
     deal.options.mesh.pipeline = stages;
     deal.options.mesh.data = options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
-    deal.ranks = deal.options.mesh.data * stages * tensor;
+    deal.ranks = deal.options.mesh.data * stages * of_a_stage;
     // Where the model was cut is for as many stages as there were.
     if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
     try {

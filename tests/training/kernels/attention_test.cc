@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -180,8 +181,10 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
   for (const int64_t rows : {100, 1, 29, 69, 1}) {
     AttentionShape later = whole;
     later.context = rows;
-    later.past = past;
     later.keys = kRoom;
+    std::vector<int32_t> ends(static_cast<size_t>(rows));
+    std::iota(ends.begin(), ends.end(), static_cast<int32_t>(past) + 1);
+    later.ends = ends;
     const Result part = run(later, {parts.queries.row_range(past, rows), keys, values});
     EXPECT_LT(relative_distance(part.output, all.output.view().row_range(past, rows)), 2e-6);
     past += rows;
@@ -190,27 +193,32 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
 
 // --- keys in parts ---
 
-// Queries and keys of one sample, which documents begin at `starts` of.
+// Of the queries of a part, what they see of a part of the keys.
+struct Bounds {
+  std::vector<int32_t> starts, ends;
+};
+
+// Queries and keys of one sample, each of which sees the keys from `starts` on (empty: from 0).
 struct InParts {
   AttentionShape whole{.samples = 1, .context = 300, .heads = 4, .head_size = 6, .key_heads = 2};
-  int64_t window = 0;  // of the parts' shapes, where the whole has `starts` for it
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
-  // The shape of the queries [first, first + rows) on the keys [key, key + keys). `own` becomes its
-  // starts, and outlives it.
+  // The shape of the queries [first, first + rows) on the keys [key, key + keys). It refers to
+  // `bounds`.
   AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
-                       std::vector<int32_t>& own) const {
+                       Bounds& bounds) const {
+    bounds = {};
+    for (int64_t row = first; row < first + rows; ++row) {
+      const int32_t start = starts.empty() ? 0 : starts[static_cast<size_t>(row)];
+      bounds.starts.push_back(start - static_cast<int32_t>(key));
+      bounds.ends.push_back(static_cast<int32_t>(row + 1 - key));
+    }
     AttentionShape shape = whole;
     shape.context = rows;
-    shape.past = first - key;
     shape.keys = keys;
-    shape.window = window;
-    own.clear();
-    for (int64_t row = first; row < first + rows && window == 0 && !starts.empty(); ++row) {
-      own.push_back(starts[static_cast<size_t>(row)] - static_cast<int32_t>(key));
-    }
-    shape.starts = own;
+    shape.starts = bounds.starts;
+    shape.ends = bounds.ends;
     return shape;
   }
 };
@@ -219,14 +227,12 @@ constexpr std::pair<int64_t, int64_t> kKeyParts[] = {{201, 99}, {0, 64}, {64, 13
 constexpr std::pair<int64_t, int64_t> kQueryParts[] = {{0, 150}, {150, 1}, {151, 149}};
 
 std::vector<InParts> problems_in_parts() {
-  std::vector<InParts> problems(5);
+  std::vector<InParts> problems(4);
   for (int32_t row = 0; row < 300; ++row) {
     problems[1].starts.push_back(row < 70 ? 0 : row < 201 ? 70 : 201);  // documents
     problems[2].starts.push_back(std::max(0, row - 40));                // a window that slides
   }
-  problems[3] = problems[2];
-  problems[3].window = 41;
-  problems[4].type = DType::bf16;
+  problems[3].type = DType::bf16;
   return problems;
 }
 
@@ -253,9 +259,9 @@ TEST(AttentionTest, PartsOfTheKeysMergeIntoAll) {
                     HostTensor(DType::f32, whole.heads, rows)};
       fill_with(merged.lse, -std::numeric_limits<double>::infinity());
       AttentionShape shape;
-      std::vector<int32_t> starts;
+      Bounds bounds;
       for (const auto& [key, keys] : kKeyParts) {
-        shape = p.shape(first, rows, key, keys, starts);
+        shape = p.shape(first, rows, key, keys, bounds);
         const Result part{HostTensor(DType::f32, rows, whole.width()),
                           HostTensor(DType::f32, whole.heads, rows)};
         causal_attention(shape, rows_of_qkv(all, first, rows, key, keys), part.output, part.lse,
@@ -275,8 +281,9 @@ TEST(AttentionTest, PartsOfTheKeysMergeIntoAll) {
 }
 
 TEST(AttentionTest, WhatSeesNoKeyHasNoOutput) {
+  const std::vector<int32_t> ends = {-1, 0, 1, 2, 3};
   const AttentionShape shape{
-      .samples = 1, .context = 5, .heads = 1, .head_size = 3, .past = -2, .keys = 4};
+      .samples = 1, .context = 5, .heads = 1, .head_size = 3, .keys = 4, .ends = ends};
   Arena arena(size_t{1} << 20);
   const HostTensor queries = random_tensor(DType::f32, 5, 3, 1),
                    keys = random_tensor(DType::f32, 4, 3, 2);
@@ -313,8 +320,8 @@ TEST(AttentionTest, GradientsOfPartsAddUp) {
         }
       }
       for (const auto& [key, keys] : kKeyParts) {
-        std::vector<int32_t> starts;
-        const AttentionShape shape = p.shape(first, rows, key, keys, starts);
+        Bounds bounds;
+        const AttentionShape shape = p.shape(first, rows, key, keys, bounds);
         const HostTensor dq(p.type, rows, whole.width());
         const HostTensor dk(p.type, keys, whole.key_width()), dv(p.type, keys, whole.key_width());
         causal_attention_backward(shape, rows_of_qkv(inputs, first, rows, key, keys),
@@ -373,7 +380,11 @@ TEST(AttentionTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(causal_attention(shape, {qkv.queries, narrow, qkv.values}, output, lse, arena),
                Error);
   EXPECT_THROW(causal_attention(shape, qkv, output, wide_lse, arena), Error);
-  shape.past = 1;
+  const std::vector<int32_t> ends = {1, 2, 3};
+  shape.ends = ends;
+  EXPECT_THROW(causal_attention(shape, qkv, output, lse, arena), Error);
+  shape.ends = {};
+  shape.keys = 3;
   EXPECT_THROW(causal_attention(shape, qkv, output, lse, arena), Error);
 }
 

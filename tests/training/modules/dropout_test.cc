@@ -49,7 +49,11 @@ TEST(DropoutTest, DependsOnThePositionNotOnWhoHasIt) {
     test.pass.seed = 9;
     test.batch.samples = kSamples;
     test.batch.first_sample = 100;
-    test.batch.first_position = first;
+    std::vector<Share> ranges;
+    for (int64_t sample = 0; sample < kSamples; ++sample) {
+      ranges.push_back({sample * kPositions + first, rows});
+    }
+    test.batch.ranges = ranges;
     test.batch.positions = kPositions;
     HostTensor values(DType::f64, kSamples * rows, kCols);
     assign(values, std::vector<double>(static_cast<size_t>(values.view().size()), 1));

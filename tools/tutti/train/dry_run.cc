@@ -47,37 +47,49 @@ struct PlannedRun {
   std::optional<training::BlockActivations> block;
 };
 
-PlannedRun planned_run(const RunOptions& settled, const training::MicroBatch& batch, int ranks,
+PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, int ranks,
                        int64_t passes) {
   using training::Axis;
   training::MeshPlace place{.sizes = training::mesh_sizes(settled.mesh, ranks)};
-  const int tensor = place.size(Axis::tensor), data = place.size(Axis::data);
+  const int tensor = place.size(Axis::tensor), context = place.size(Axis::context);
+  const int of_a_stage = tensor * place.ranks_along(training::kBatchAxes);
   PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
   std::vector<RankMemory>& all = planned.ranks;
-  std::map<std::vector<int64_t>, int> known;  // what a tensor rank has: its place
-  for (int t = 0; t < tensor; ++t) {
-    place.places[static_cast<size_t>(Axis::tensor)] = t;
+  std::map<std::vector<int64_t>, int> known;  // what a rank has: the first that has it
+  // What a rank has follows from its places along these two axes.
+  for (int first = 0; first < tensor * context; ++first) {
+    place.places[static_cast<size_t>(Axis::tensor)] = first % tensor;
+    place.places[static_cast<size_t>(Axis::context)] = first / tensor;
     const std::unique_ptr<training::Model> model =
         training::make_model(settled.model, training::model_context(settled, place));
+    training::Batch part = batch;
+    if (context > 1) part.deal_out(model->attention_window(), first / tensor, context);
+    const training::MicroBatch own = part.view();
     const auto* const decoder = dynamic_cast<const training::Decoder*>(model.get());
-    if (t == 0 && decoder != nullptr) {
+    if (first == 0 && decoder != nullptr) {
       planned.block =
           decoder->block_activations(batch.samples, settled.training.replica.storage.dtype);
     }
     std::vector<int64_t> has;
     for (const auto& spec : model->parameters().specs()) has.push_back(spec.local_count());
     for (const auto& unit : model->units()) {
-      has.push_back(unit->output_shape().rows_at(place, batch.samples));
+      has.push_back(unit->output_shape().rows_at(place, own));
     }
-    const int same = known.try_emplace(has, t).first->second;
+    if (part.deal != nullptr) {
+      for (int rank = 0; rank < context; ++rank) {
+        has.push_back(part.deal->seen_of(rank).count);
+        has.push_back(part.deal->seen_by(rank).count);
+      }
+    }
+    const int same = known.try_emplace(has, first).first->second;
     std::optional<training::MemoryPlan> plan;
-    if (same == t) plan.emplace(*model, batch, settled.training, passes);
-    for (int rank = t; rank < ranks; rank += tensor) {
-      RankMemory& memory = all[static_cast<size_t>(rank)];
-      const int stage = rank / (tensor * data);
-      memory = plan ? RankMemory{rank, plan->of(rank / tensor % data, stage), plan->logits(stage)}
-                    : all[static_cast<size_t>(rank - t + same)];
-      memory.rank = rank;
+    if (same == first) plan.emplace(*model, own, settled.training, passes);
+    for (int rank = first; rank < ranks; rank += tensor * context) {
+      const int stage = rank / of_a_stage, batch_place = rank % of_a_stage / tensor;
+      all[static_cast<size_t>(rank)] =
+          plan ? RankMemory{rank, plan->of(batch_place, stage), plan->logits(stage)}
+               : all[static_cast<size_t>(rank - first + same)];
+      all[static_cast<size_t>(rank)].rank = rank;
     }
   }
   return planned;
@@ -110,7 +122,7 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
                              .ranks = sizes[static_cast<size_t>(training::Axis::data)],
                              .weights = training.data_weights});
   const PlannedRun planned =
-      planned_run(settled, batch.view(), ranks, static_cast<int64_t>(feed.passes()));
+      planned_run(settled, batch, ranks, static_cast<int64_t>(feed.passes()));
   const std::vector<RankMemory>& all = planned.ranks;
   const RankMemory& most =
       *std::ranges::max_element(all, {}, [](const RankMemory& rank) { return total(rank.memory); });

@@ -249,8 +249,8 @@ int useful_ranks(const RunOptions& options, const LoadedData& data) {
 int wanted_ranks(const TrainCommandOptions& options) {
   if (options.ranks != 0) return options.ranks;
   const training::MeshShape& mesh = options.run.mesh;
-  if (mesh.data == 0 && mesh.pipeline == 1 && mesh.tensor == 1) return 0;
-  return std::max(1, mesh.data) * mesh.pipeline * mesh.tensor;
+  const int others = mesh.pipeline * mesh.tensor * mesh.context;
+  return mesh.data == 0 && others == 1 ? 0 : std::max(1, mesh.data) * others;
 }
 
 // Files that cannot be written are found before the work is done, and so is a directory that is not

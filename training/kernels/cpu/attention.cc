@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "training/core/thread_pool.h"
 #include "training/kernels/cpu/kernels.h"
@@ -11,6 +12,11 @@ namespace tutti::training::cpu {
 namespace {
 
 constexpr int64_t kBlock = 128;  // queries or keys: large enough for GEMM's speed
+
+struct KeyRange {
+  int64_t first = 0;
+  int64_t end = 0;
+};
 
 // One head of one sample's keys and values, and the heads of queries that it serves.
 struct Group {
@@ -38,24 +44,24 @@ struct Group {
   int64_t row_of(int64_t head, int64_t query) const {
     return (sample * shape.heads + head) * shape.context + query;
   }
-  const int32_t* starts(int64_t query) const {
-    return shape.starts.empty()
-               ? nullptr
-               : &shape.starts[static_cast<size_t>(sample * shape.context + query)];
+  // By query, from this one on; null where all see the same.
+  const int32_t* starts(int64_t query) const { return from(shape.starts, query); }
+  const int32_t* ends(int64_t query) const { return from(shape.ends, query); }
+  const int32_t* from(std::span<const int32_t> bounds, int64_t query) const {
+    if (bounds.empty()) return nullptr;
+    return &bounds[static_cast<size_t>(sample * shape.context + query)];
   }
-  // Some of these queries see keys of [first_key(), end_key()) alone.
-  int64_t first_key(int64_t query, int64_t rows) const {
-    const int64_t in_window = shape.window == 0 ? 0 : shape.past + query + 1 - shape.window;
-    const int64_t start =
-        shape.starts.empty() ? 0 : *std::min_element(starts(query), starts(query) + rows);
-    return std::max<int64_t>({0, in_window, start});
-  }
-  int64_t end_key(int64_t query, int64_t rows) const {
-    return std::min(shape.past + query + rows, shape.keys_in_memory());
+  // Some of these queries see keys of [first, end) alone.
+  KeyRange seen(int64_t query, int64_t rows) const {
+    const int32_t* const first = starts(query);
+    const int32_t* const last = ends(query);
+    const int64_t end = last == nullptr ? query + rows : *std::max_element(last, last + rows);
+    return {first == nullptr ? 0 : std::max(0, *std::min_element(first, first + rows)),
+            std::min(end, shape.keys_in_memory())};
   }
   // What these queries see of the keys from `key` on.
   kernels::Visible visible(int64_t query, int64_t key) const {
-    return {shape.past + query - key + 1, starts(query), key, shape.window};
+    return {query + 1 - key, starts(query), ends(query), key};
   }
 };
 
@@ -137,7 +143,9 @@ bool fit(const AttentionShape& shape, const ConstQkv& qkv) {
          qkv.queries.rows == shape.rows() && qkv.queries.cols == shape.width() &&
          are_keys(shape, qkv.keys, qkv.queries.dtype) &&
          are_keys(shape, qkv.values, qkv.queries.dtype) &&
-         (shape.starts.empty() || std::ssize(shape.starts) == shape.rows());
+         (shape.starts.empty() || std::ssize(shape.starts) == shape.rows()) &&
+         (shape.ends.empty() ? shape.keys_in_memory() >= shape.context
+                             : std::ssize(shape.ends) == shape.rows());
 }
 
 bool are_results(const AttentionShape& shape, ConstTensor output, ConstTensor lse) {
@@ -178,17 +186,17 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
     fill(attended, 0);
     fill(maxima, -std::numeric_limits<double>::infinity());
     fill(sums, 0);
-    for_each_block(
-        group.first_key(q, rows), group.end_key(q, rows), keys.rows, [&](int64_t k, int64_t cols) {
-          const Tensor scores = score_memory.own(rows, cols);
-          const Tensor weights = weight_memory.own(rows, cols);
-          multiply(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
-          loops.attention_softmax(scores.data, weights.data, rows, cols, group.visible(q, k),
-                                  scale_of(shape), maxima.data, sums.data, attended.data,
-                                  shape.head_size);
-          multiply(weights, Transpose::no, values.row_range(k, cols), Transpose::no, attended,
-                   GemmMode::accumulate);
-        });
+    const KeyRange seen = group.seen(q, rows);
+    for_each_block(seen.first, seen.end, keys.rows, [&](int64_t k, int64_t cols) {
+      const Tensor scores = score_memory.own(rows, cols);
+      const Tensor weights = weight_memory.own(rows, cols);
+      multiply(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
+      loops.attention_softmax(scores.data, weights.data, rows, cols, group.visible(q, k),
+                              scale_of(shape), maxima.data, sums.data, attended.data,
+                              shape.head_size);
+      multiply(weights, Transpose::no, values.row_range(k, cols), Transpose::no, attended,
+               GemmMode::accumulate);
+    });
     const Tensor target = group.of_queries(output, head).row_range(q, rows);
     results.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
                              lse.data + group.row_of(head, q) * size_of(wide), rows,
@@ -270,16 +278,18 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
     const Tensor dk = dk_memory.own(), dv = dv_memory.own();
     fill(dk, 0);
     fill(dv, 0);
+    std::vector<KeyRange> seen;  // by block of queries
+    for_each_block(0, shape.context, shape.context,
+                   [&](int64_t q, int64_t rows) { seen.push_back(group.seen(q, rows)); });
     for (int64_t head = group.first_head(); head < group.end_head(); ++head) {
       const ConstTensor dy = group.of_queries(output_gradient, head);
       loops.attention_delta(group.of_queries(output, head).data, dy.data, dy.stride, delta.data,
                             shape.context, shape.head_size);
       fill(dq, 0);
       for_each_block(0, keys_there, keys_there, [&](int64_t k, int64_t cols) {
-        const int64_t first_query = std::max<int64_t>(0, k - shape.past);
-        for_each_block(first_query, shape.context, shape.context, [&](int64_t q, int64_t rows) {
-          if (group.first_key(q, rows) >= k + cols) return;
-          add_block(group, head, q, rows, k, cols);
+        for_each_block(0, shape.context, shape.context, [&](int64_t q, int64_t rows) {
+          const KeyRange its = seen[static_cast<size_t>(q / kBlock)];
+          if (its.first < k + cols && k < its.end) add_block(group, head, q, rows, k, cols);
         });
       });
       store_values(dq, group.of_queries(gradients.queries, head));

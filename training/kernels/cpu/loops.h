@@ -33,13 +33,13 @@ struct Pooling {
   int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
 };
 
-// What the rows of a block of attention's scores see of its columns: row r those below valid + r,
-// from starts[r] - first_col on (null: from the first on), the last `window` of them (0: all).
+// What the rows of a block of attention's scores see of its columns: row r those from starts[r] -
+// first_col on, below ends[r] - first_col. Null: from the first on; below valid + r.
 struct Visible {
   int64_t valid = 0;
   const int32_t* starts = nullptr;
+  const int32_t* ends = nullptr;
   int64_t first_col = 0;
-  int64_t window = 0;
 };
 
 struct Loops {

@@ -1,0 +1,153 @@
+#include "training/core/token_deal.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::training {
+namespace {
+
+// The most that a rank's area may be of the mean before the deal is made finer.
+constexpr double kEven = 1.02;
+
+int64_t count_of(std::span<const Share> ranges) {
+  int64_t count = 0;
+  for (const Share& range : ranges) count += range.count;
+  return count;
+}
+
+// Of `blocks` even blocks each rank gets as many, the largest ones first, each by the rank that has
+// the smallest area so far.
+struct Dealt {
+  std::vector<std::vector<Share>> ranges;  // by rank, ascending
+  bool is_even = false;
+};
+
+// `areas`: of the tokens before each one, and of all.
+Dealt deal_blocks(std::span<const int64_t> areas, int64_t blocks, int ranks) {
+  const int64_t tokens = std::ssize(areas) - 1;
+  const auto area_of = [&](int64_t block) {
+    const Share its = even_share(tokens, block, blocks);
+    return areas[static_cast<size_t>(its.first + its.count)] -
+           areas[static_cast<size_t>(its.first)];
+  };
+  std::vector<int64_t> order(static_cast<size_t>(blocks));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), area_of);
+  struct Load {
+    int64_t area = 0;
+    std::vector<int64_t> blocks;
+  };
+  std::vector<Load> loads(static_cast<size_t>(ranks));
+  const int64_t most_blocks = (blocks + ranks - 1) / ranks;
+  for (const int64_t block : order) {
+    Load* least = nullptr;
+    for (Load& load : loads) {
+      if (std::ssize(load.blocks) == most_blocks) continue;
+      if (least == nullptr || load.area < least->area) least = &load;
+    }
+    least->area += area_of(block);
+    least->blocks.push_back(block);
+  }
+  Dealt dealt;
+  int64_t largest = 0;
+  for (Load& load : loads) {
+    largest = std::max(largest, load.area);
+    std::ranges::sort(load.blocks);
+    std::vector<Share>& ranges = dealt.ranges.emplace_back();
+    for (const int64_t block : load.blocks) {
+      const Share its = even_share(tokens, block, blocks);
+      if (!ranges.empty() && ranges.back().first + ranges.back().count == its.first) {
+        ranges.back().count += its.count;
+      } else {
+        ranges.push_back(its);
+      }
+    }
+  }
+  dealt.is_even = static_cast<double>(largest) * ranks <= kEven * static_cast<double>(areas.back());
+  return dealt;
+}
+
+// The rows between the first start and the last end of those that see something.
+Share seen_rows(std::span<const int32_t> starts, std::span<const int32_t> ends) {
+  int64_t first = 0, end = 0;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    if (starts[i] >= ends[i]) continue;
+    first = end == 0 ? starts[i] : std::min<int64_t>(first, starts[i]);
+    end = std::max<int64_t>(end, ends[i]);
+  }
+  return {first, end - first};
+}
+
+}  // namespace
+
+int64_t TokenMask::first_seen(int64_t token) const {
+  const int64_t position = token % positions;
+  int64_t first =
+      document_starts.empty() ? 0 : document_starts[static_cast<size_t>(token)];
+  if (window > 0) first = std::max(first, position + 1 - window);
+  return token - position + first;
+}
+
+std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks) {
+  std::vector<int64_t> areas = {0};
+  for (int64_t token = 0; token < mask.tokens(); ++token) {
+    areas.push_back(areas.back() + mask.area(token));
+  }
+  for (int64_t of_a_rank = 2;; of_a_rank *= 2) {
+    const int64_t blocks = std::min(ranks * of_a_rank, mask.tokens());
+    Dealt dealt = deal_blocks(areas, blocks, ranks);
+    if (dealt.is_even || blocks == mask.tokens()) return std::move(dealt.ranges);
+  }
+}
+
+TokenDeal::TokenDeal(const TokenMask& mask, int rank, int ranks)
+    : rank_(rank),
+      document_starts_(mask.document_starts.begin(), mask.document_starts.end()),
+      mask_(mask) {
+  mask_.document_starts = document_starts_;
+  for (std::vector<Share>& ranges : deal_tokens(mask, ranks)) {
+    const int64_t count = count_of(ranges);
+    of_rank_.push_back({.ranges = std::move(ranges), .count = count});
+  }
+  // Rows of `keys` before each token.
+  std::vector<int32_t> before(static_cast<size_t>(mask.tokens()) + 1);
+  const auto count_before = [&](const OfRank& keys) {
+    std::ranges::fill(before, 0);
+    for (const Share& range : keys.ranges) {
+      std::fill_n(before.begin() + range.first + 1, range.count, 1);
+    }
+    std::partial_sum(before.begin(), before.end(), before.begin());
+  };
+  const auto add_bounds = [&](const OfRank& queries, std::vector<int32_t>& starts,
+                          std::vector<int32_t>& ends) {
+    for (const Share& range : queries.ranges) {
+      for (int64_t token = range.first; token < range.first + range.count; ++token) {
+        starts.push_back(before[static_cast<size_t>(mask.first_seen(token))]);
+        ends.push_back(before[static_cast<size_t>(token) + 1]);
+      }
+    }
+  };
+  const OfRank& own = at(rank);
+  for (OfRank& other : of_rank_) {
+    count_before(other);
+    add_bounds(own, other.starts, other.ends);
+    other.seen_of = seen_rows(other.starts, other.ends);
+    for (std::vector<int32_t>* bounds : {&other.starts, &other.ends}) {
+      for (int32_t& bound : *bounds) bound -= static_cast<int32_t>(other.seen_of.first);
+    }
+  }
+  count_before(own);
+  for (OfRank& other : of_rank_) {
+    std::vector<int32_t> starts, ends;
+    add_bounds(other, starts, ends);
+    other.seen_by = seen_rows(starts, ends);
+  }
+}
+
+int64_t TokenDeal::most() const {
+  int64_t most = 0;
+  for (const OfRank& rank : of_rank_) most = std::max(most, rank.count);
+  return most;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,230 @@
+#include "training/parallel/ring_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "training/core/token_deal.h"
+#include "training/kernels/elementwise.h"
+#include "training/parallel/mesh.h"
+
+namespace tutti::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Messages that two ranks may have under way at once.
+enum Tag : int { kKeys, kGradients };
+
+void convert_rows(ConstTensor from, Tensor to) {
+  for (int64_t row = 0; row < from.rows; ++row) {
+    convert(from.row_range(row, 1), to.row_range(row, 1));
+  }
+}
+
+// Keys and the values beside them, row by row, so that rows are one message.
+template <bool is_const>
+struct BasicKeysAndValues {
+  BasicTensor<is_const> all;
+
+  BasicTensor<is_const> keys() const { return all.col_range(0, all.cols / 2); }
+  BasicTensor<is_const> values() const { return all.col_range(all.cols / 2, all.cols / 2); }
+  BasicKeysAndValues rows(const Share& rows) const {
+    return {all.row_range(rows.first, rows.count)};
+  }
+};
+using KeysAndValues = BasicKeysAndValues<false>;
+
+// What a rank says to the others in one call.
+class Ring {
+ public:
+  Ring(Pass& pass, const AttentionShape& heads)
+      : pass_(pass), deal_(*pass.batch->deal), width_(2 * heads.key_width()) {}
+
+  int ranks() const { return deal_.ranks(); }
+  // At a step: the rank whose keys are here, and the one that has this rank's.
+  int before(int step) const { return (deal_.rank() + ranks() - step) % ranks(); }
+  int after(int step) const { return (deal_.rank() + step) % ranks(); }
+
+  KeysAndValues take(DType type, int64_t rows) { return {pass_.arena.take(type, rows, width_)}; }
+
+  Work send(const KeysAndValues& rows, int rank, Tag tag) {
+    if (rows.all.rows == 0 || pass_.mesh == nullptr) return {};
+    sent_ += static_cast<double>(rows.all.bytes());
+    return along().send_async(
+        {rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype}, rank,
+        {.tag = tag});
+  }
+  Work receive(const KeysAndValues& rows, int rank, Tag tag) {
+    if (rows.all.rows == 0) return {};
+    if (pass_.mesh == nullptr) {
+      zero(rows.all);
+      return {};
+    }
+    return along().recv_async(
+        {rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype}, rank,
+        {.tag = tag});
+  }
+  void wait(Work& work) {
+    const Clock::time_point start = Clock::now();
+    work.wait();
+    if (pass_.mesh != nullptr) pass_.mesh->add_said(Axis::context, "ring", sent_, start);
+    sent_ = 0;
+  }
+
+ private:
+  Communicator& along() { return pass_.mesh->along(Axis::context); }
+
+  Pass& pass_;
+  const TokenDeal& deal_;
+  int64_t width_;
+  double sent_ = 0;  // bytes, since the last wait
+};
+
+// The shape of this rank's queries on what they see of a rank's keys.
+AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int rank) {
+  AttentionShape shape = heads;
+  shape.keys = deal.seen_of(rank).count;
+  shape.starts = deal.starts(rank);
+  shape.ends = deal.ends(rank);
+  return shape;
+}
+
+// body(step, keys and values of the rank before() that are seen here), this rank's first. `own`:
+// what others get of them.
+template <typename Body>
+void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const Body& body) {
+  int64_t most = 0;
+  for (int step = 1; step < ring.ranks(); ++step) {
+    most = std::max(most, deal.seen_of(ring.before(step)).count);
+  }
+  const std::array<KeysAndValues, 2> buffers = {ring.take(own.all.dtype, most),
+                                                ring.take(own.all.dtype, most)};
+  std::vector<Work> sends;
+  KeysAndValues here = own;
+  for (int step = 0; step < ring.ranks(); ++step) {
+    const int next = step + 1;
+    KeysAndValues coming;
+    Work received;
+    if (next < ring.ranks()) {
+      const int from = ring.before(next), to = ring.after(next);
+      coming = buffers[static_cast<size_t>(next % 2)].rows({0, deal.seen_of(from).count});
+      received = ring.receive(coming, from, kKeys);
+      sends.push_back(ring.send(own.rows(deal.seen_by(to)), to, kKeys));
+    }
+    body(step, here);
+    ring.wait(received);
+    here = coming;
+  }
+  for (Work& send : sends) ring.wait(send);
+}
+
+// The gradients of keys, each part on its way to the rank whose keys they are.
+class GradientsHome {
+ public:
+  GradientsHome(Ring& ring, const TokenDeal& deal, DType wide)
+      : ring_(ring),
+        deal_(deal),
+        sum_(ring.take(wide, deal.count(deal.rank()))),
+        added_(ring.take(wide, deal.count(deal.rank()))),
+        parts_{ring.take(wide, deal.most()), ring.take(wide, deal.most())} {}
+
+  // Where a step's part is to be written, and of the first step this rank's own.
+  KeysAndValues part(int step) {
+    if (step == 0) return sum_;
+    const auto buffer = static_cast<size_t>(step % 2);
+    ring_.wait(sends_[buffer]);
+    return parts_[buffer].rows({0, deal_.seen_of(ring_.before(step)).count});
+  }
+  // It is there.
+  void send(int step, const KeysAndValues& part) {
+    if (step == 0) return;
+    sends_[static_cast<size_t>(step % 2)] = ring_.send(part, ring_.before(step), kGradients);
+    add_received();
+    seen_ = deal_.seen_by(ring_.after(step));
+    received_ = ring_.receive(added_.rows({0, seen_.count}), ring_.after(step), kGradients);
+  }
+  // Of this rank's keys, of all ranks' queries.
+  const KeysAndValues& sum() {
+    add_received();
+    for (Work& send : sends_) ring_.wait(send);
+    return sum_;
+  }
+
+ private:
+  void add_received() {
+    ring_.wait(received_);
+    const Tensor target = sum_.rows(seen_).all;
+    add(target, added_.rows({0, seen_.count}).all, target);
+    seen_ = {};
+  }
+
+  Ring& ring_;
+  const TokenDeal& deal_;
+  KeysAndValues sum_, added_;
+  std::array<KeysAndValues, 2> parts_;
+  std::array<Work, 2> sends_;
+  Work received_;
+  Share seen_;  // rows of this rank that it is for
+};
+
+KeysAndValues pack(Ring& ring, const ConstQkv& own) {
+  const KeysAndValues packed = ring.take(own.keys.dtype, own.keys.rows);
+  copy_rows(own.keys, packed.keys());
+  copy_rows(own.values, packed.values());
+  return packed;
+}
+
+}  // namespace
+
+AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShape& heads,
+                                                 const ConstQkv& own, Tensor output) const {
+  const Tensor lse = pass.arena.take(value_type(output.dtype), heads.heads, output.rows);
+  const ArenaScope scope(pass.arena);
+  const TokenDeal& deal = *pass.batch->deal;
+  const DType wide = value_type(output.dtype);
+  const bool is_wide = wide == output.dtype;
+  Ring ring(pass, heads);
+  const Tensor sum = is_wide ? output : pass.arena.take(wide, output.rows, output.cols);
+  const Tensor part = pass.arena.take(wide, output.rows, output.cols);
+  const Tensor part_lse = pass.arena.take(lse.dtype, lse.rows, lse.cols);
+  go_round(ring, deal, pack(ring, own), [&](int step, const KeysAndValues& there) {
+    if (there.all.rows == 0) return;
+    const AttentionShape shape = shape_on(heads, deal, ring.before(step));
+    const ConstQkv inputs{own.queries, there.keys(), there.values()};
+    if (step == 0) return causal_attention(shape, inputs, sum, lse, pass.arena);
+    causal_attention(shape, inputs, part, part_lse, pass.arena);
+    merge_attention(shape, part, part_lse, sum, lse);
+  });
+  if (!is_wide) convert(sum, output);
+  return {.lse = lse};
+}
+
+void RingAttention::backward(Pass& pass, const AttentionShape& heads, const ConstQkv& own,
+                             ConstTensor output, const Saved& saved,
+                             ConstTensor output_gradient, const Qkv& gradients) const {
+  const ArenaScope scope(pass.arena);
+  const TokenDeal& deal = *pass.batch->deal;
+  const DType wide = value_type(own.queries.dtype);
+  Ring ring(pass, heads);
+  GradientsHome home(ring, deal, wide);
+  const Tensor sum = pass.arena.take(wide, own.queries.rows, own.queries.cols);
+  const Tensor part = pass.arena.take(wide, own.queries.rows, own.queries.cols);
+  go_round(ring, deal, pack(ring, own), [&](int step, const KeysAndValues& there) {
+    const KeysAndValues its = home.part(step);
+    if (there.all.rows > 0) {
+      const AttentionShape shape = shape_on(heads, deal, ring.before(step));
+      causal_attention_backward(shape, {own.queries, there.keys(), there.values()}, output,
+                                saved.lse, output_gradient,
+                                {step == 0 ? sum : part, its.keys(), its.values()}, pass.arena);
+      if (step > 0) add(sum, part, sum);
+    }
+    home.send(step, its);
+  });
+  convert_rows(sum, gradients.queries);
+  convert_rows(home.sum().keys(), gradients.keys);
+  convert_rows(home.sum().values(), gradients.values);
+}
+
+}  // namespace tutti::training

@@ -6,7 +6,7 @@
 namespace tutti::training {
 namespace {
 
-// The most that a rank's area may be of the mean before the deal is made finer.
+// The most that a rank's area, or its tokens, may be of the mean before the deal is made finer.
 constexpr double kEven = 1.02;
 
 int64_t count_of(std::span<const Share> ranges) {
@@ -15,18 +15,22 @@ int64_t count_of(std::span<const Share> ranges) {
   return count;
 }
 
-// Of `blocks` even blocks each rank gets as many, the largest ones first, each by the rank that has
-// the smallest area so far.
 struct Dealt {
   std::vector<std::vector<Share>> ranges;  // by rank, ascending
   bool is_even = false;
 };
 
-// `areas`: of the tokens before each one, and of all.
-Dealt deal_blocks(std::span<const int64_t> areas, int64_t blocks, int ranks) {
+// Of blocks of so many tokens each rank gets as many, the largest areas first, each by the rank
+// that has the least so far. `areas`: of the tokens before each one, and of all.
+Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks) {
   const int64_t tokens = std::ssize(areas) - 1;
+  const int64_t blocks = (tokens + block_size - 1) / block_size;
+  const auto block_at = [&](int64_t block) {
+    const int64_t first = block * block_size;
+    return Share{first, std::min(block_size, tokens - first)};
+  };
   const auto area_of = [&](int64_t block) {
-    const Share its = even_share(tokens, block, blocks);
+    const Share its = block_at(block);
     return areas[static_cast<size_t>(its.first + its.count)] -
            areas[static_cast<size_t>(its.first)];
   };
@@ -55,7 +59,7 @@ Dealt deal_blocks(std::span<const int64_t> areas, int64_t blocks, int ranks) {
     std::ranges::sort(load.blocks);
     std::vector<Share>& ranges = dealt.ranges.emplace_back();
     for (const int64_t block : load.blocks) {
-      const Share its = even_share(tokens, block, blocks);
+      const Share its = block_at(block);
       if (!ranges.empty() && ranges.back().first + ranges.back().count == its.first) {
         ranges.back().count += its.count;
       } else {
@@ -63,7 +67,10 @@ Dealt deal_blocks(std::span<const int64_t> areas, int64_t blocks, int ranks) {
       }
     }
   }
-  dealt.is_even = static_cast<double>(largest) * ranks <= kEven * static_cast<double>(areas.back());
+  const auto is_even = [&](int64_t most, int64_t all) {
+    return static_cast<double>(most) * ranks <= kEven * static_cast<double>(all);
+  };
+  dealt.is_even = is_even(largest, areas.back()) && is_even(most_blocks * block_size, tokens);
   return dealt;
 }
 
@@ -82,8 +89,7 @@ Share seen_rows(std::span<const int32_t> starts, std::span<const int32_t> ends) 
 
 int64_t TokenMask::first_seen(int64_t token) const {
   const int64_t position = token % positions;
-  int64_t first =
-      document_starts.empty() ? 0 : document_starts[static_cast<size_t>(token)];
+  int64_t first = document_starts.empty() ? 0 : document_starts[static_cast<size_t>(token)];
   if (window > 0) first = std::max(first, position + 1 - window);
   return token - position + first;
 }
@@ -94,9 +100,10 @@ std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks) {
     areas.push_back(areas.back() + mask.area(token));
   }
   for (int64_t of_a_rank = 2;; of_a_rank *= 2) {
-    const int64_t blocks = std::min(ranks * of_a_rank, mask.tokens());
-    Dealt dealt = deal_blocks(areas, blocks, ranks);
-    if (dealt.is_even || blocks == mask.tokens()) return std::move(dealt.ranges);
+    const int64_t blocks = ranks * of_a_rank;
+    const int64_t block_size = (mask.tokens() + blocks - 1) / blocks;
+    Dealt dealt = deal_blocks(areas, block_size, ranks);
+    if (dealt.is_even || block_size <= 1) return std::move(dealt.ranges);
   }
 }
 
@@ -119,7 +126,7 @@ TokenDeal::TokenDeal(const TokenMask& mask, int rank, int ranks)
     std::partial_sum(before.begin(), before.end(), before.begin());
   };
   const auto add_bounds = [&](const OfRank& queries, std::vector<int32_t>& starts,
-                          std::vector<int32_t>& ends) {
+                              std::vector<int32_t>& ends) {
     for (const Share& range : queries.ranges) {
       for (int64_t token = range.first; token < range.first + range.count; ++token) {
         starts.push_back(before[static_cast<size_t>(mask.first_seen(token))]);

@@ -39,7 +39,7 @@ struct TokenMask {
   int64_t area(int64_t token) const { return token + 1 - first_seen(token); }
 };
 
-// By rank: its tokens, ascending. Their numbers differ by one block of the deal at most.
+// By rank: its tokens, ascending.
 std::vector<std::vector<Share>> deal_tokens(const TokenMask& mask, int ranks);
 
 // The deal as one of its ranks sees it. Rows are a rank's tokens in their order.

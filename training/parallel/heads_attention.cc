@@ -110,8 +110,7 @@ class Exchange {
   }
 
   Tensor packed_by_rank(ConstTensor own_rows, Share Heads::*heads) {
-    const Tensor packed =
-        pass_.arena.take(own_rows.dtype, 1, total(widths(own_rows.rows, heads)));
+    const Tensor packed = pass_.arena.take(own_rows.dtype, 1, total(widths(own_rows.rows, heads)));
     int64_t at = 0;
     for (int rank = 0; rank < deal_.ranks(); ++rank) {
       const auto [first, count] = columns(rank, heads);

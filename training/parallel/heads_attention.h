@@ -1,6 +1,6 @@
-// Attention of tokens that are dealt out over the context axis: each rank gets all tokens of some of
-// the heads, computes these as if it were alone, and sends each token's output back (Jacobs et al.:
-// DeepSpeed Ulysses, 2023). All-to-alls, each way one:
+// Attention of tokens that are dealt out over the context axis: each rank gets all tokens of some
+// of the heads, computes these as if it were alone, and sends each token's output back (Jacobs et
+// al.: DeepSpeed Ulysses, 2023). All-to-alls, each way one:
 //
 //             heads 0 1 2 3                      0 1                  2 3
 //   rank 0    [ tokens 0, 3 ]   --q, k, v-->   [ all ]  rank 0      [ all ]  rank 1

@@ -202,8 +202,8 @@ AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShap
 }
 
 void RingAttention::backward(Pass& pass, const AttentionShape& heads, const ConstQkv& own,
-                             ConstTensor output, const Saved& saved,
-                             ConstTensor output_gradient, const Qkv& gradients) const {
+                             ConstTensor output, const Saved& saved, ConstTensor output_gradient,
+                             const Qkv& gradients) const {
   const ArenaScope scope(pass.arena);
   const TokenDeal& deal = *pass.batch->deal;
   const DType wide = value_type(own.queries.dtype);

@@ -7,8 +7,9 @@
 namespace tutti::training::testing {
 
 std::string describe(const Grid& grid) {
-  return cat("tensor ", grid.tensor, grid.sp ? " with shared rows" : "", " x data ", grid.data,
-             " x pipeline ", grid.stages, ", ZeRO ", grid.zero);
+  return cat("tensor ", grid.tensor, grid.sp ? " with shared rows" : "", " x context ",
+             grid.context, " x data ", grid.data, " x pipeline ", grid.stages, ", ZeRO ",
+             grid.zero);
 }
 
 std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
@@ -38,7 +39,8 @@ std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
 TinyRun run_of(const std::string& kind, const Grid& grid, ComputeOptions compute, double dropout) {
   compute.sequence_parallel = grid.sp;
   TinyRun run;
-  run.mesh = {.tensor = grid.tensor, .data = grid.data, .pipeline = grid.stages};
+  run.mesh = {
+      .tensor = grid.tensor, .context = grid.context, .data = grid.data, .pipeline = grid.stages};
   run.model.context = kTinyContext;  // of the data
   run.other_model = [kind, compute, dropout](const MeshPlace& place) {
     return decoder(kind, place, compute, dropout);

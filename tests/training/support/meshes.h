@@ -12,12 +12,13 @@ namespace tutti::training::testing {
 
 struct Grid {
   int tensor = 1;
+  int context = 1;
   int data = 1;
   int stages = 1;
   int zero = 0;
   bool sp = false;
 
-  int ranks() const { return tensor * data * stages; }
+  int ranks() const { return tensor * context * data * stages; }
 };
 
 std::string describe(const Grid& grid);

@@ -215,5 +215,31 @@ TEST(LayoutTest, RefusesOptionsThatMakeNoSense) {
   }
 }
 
+// --- groups ---
+
+ParameterSpec placed(int64_t rows, const Placement& placement) {
+  return {
+      .name = "p", .shape = {rows, 4}, .placement = placement, .mesh = {.sizes = {4, 1, 1, 2, 1}}};
+}
+
+TEST(ParameterGroups, ArePartialSumsByTheirAxes) {
+  const std::vector<ParameterSpec> specs = {placed(8, {}), placed(8, {.cuts = {{Axis::tensor, 0}}}),
+                                            placed(8, {.partial = {Axis::tensor}}),
+                                            placed(8, {.partial = {Axis::expert}})};
+  const GroupTable table = parameter_groups(specs, {0, 1, 2, 3});
+  EXPECT_EQ(table.group_of, (std::vector<int>{0, 0, 1, 0}));
+  EXPECT_EQ(table.more, (std::vector<AxisSet>{{}, {Axis::tensor}}));
+  EXPECT_EQ(parameter_groups(specs, {0, 1}).more.size(), 1u);
+}
+
+// Tensor ranks have more or less of the second one: sums of the first are in buckets without it.
+TEST(ParameterGroups, KeepCopiesApartFromWhatCannotBeCutEvenly) {
+  const std::vector<ParameterSpec> specs = {placed(8, {}),
+                                            placed(9, {.cuts = {{Axis::tensor, 0}}})};
+  const GroupTable table = parameter_groups(specs, {0, 1});
+  EXPECT_EQ(table.group_of, (std::vector<int>{1, 0}));
+  EXPECT_EQ(table.more, (std::vector<AxisSet>{{}, {}}));
+}
+
 }  // namespace
 }  // namespace tutti::training

@@ -27,6 +27,7 @@ struct Case {
   int stages = 1;
   const char* schedule = "1f1b";
   bool partition = false;
+  int context = 1;
 };
 
 class MemoryPlans : public ::testing::TestWithParam<Case> {};
@@ -44,11 +45,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{1, DType::f32, true, 4, 2, true, 9, 2},
                       Case{0, DType::f32, false, 4, 1, false, 0, 2, "interleaved"},
                       Case{0, DType::f32, true, 2, 2, false, 0, 1, "1f1b", true},
-                      Case{0, DType::bf16, true, 4, 2, false, 0, 2, "1f1b", true}));
+                      Case{0, DType::bf16, true, 4, 2, false, 0, 2, "1f1b", true},
+                      Case{0, DType::f32, false, 1, 1, false, 0, 1, "1f1b", false, 3},
+                      Case{1, DType::bf16, false, 2, 2, true, 0, 1, "1f1b", false, 2},
+                      Case{3, DType::f32, true, 4, 1, false, 0, 2, "1f1b", false, 2}));
 
 TEST_P(MemoryPlans, AreWhatARunTakes) {
-  const auto [stage, dtype, recompute, passes, tensor, sp, chunk, stages, schedule, partition] =
-      GetParam();
+  const auto [stage, dtype, recompute, passes, tensor, sp, chunk, stages, schedule, partition,
+              context] = GetParam();
   constexpr int kRanks = 2;
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   GptConfig config = testing::tiny_gpt();
@@ -67,16 +71,18 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
                               .virtual_stages = schedule == std::string("1f1b") ? 1 : 2};
 
   MemoryReport measured;
-  run_ranks(kRanks * tensor * stages, [&](const Job& job) {
-    const Mesh mesh(Communicator::init(job), {.tensor = tensor, .pipeline = stages});
+  run_ranks(kRanks * tensor * context * stages, [&](const Job& job) {
+    const Mesh mesh(Communicator::init(job),
+                    {.tensor = tensor, .context = context, .pipeline = stages});
     Gpt model(config, mesh.place());
     const TrainResult result = train(mesh, model, {data.get()}, options, [](const StepReport&) {});
     if (job.rank == 0) measured = result.memory;
   });
 
-  Gpt model(config, {.sizes = {tensor, 1, 1, kRanks, stages}});
+  Gpt model(config, {.sizes = {tensor, context, 1, kRanks, stages}});
   Batch batch;
   for (uint64_t example = 0; example < options.micro_batch; ++example) data->add(example, 0, batch);
+  if (context > 1) batch.deal_out(0, 0, context);
   const MicroBatch view = batch.view();
   const MemoryReport planned =
       MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of(0, 0);

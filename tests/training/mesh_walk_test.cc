@@ -1,7 +1,7 @@
-// A walk over meshes and what goes along with them: data x pipeline x tensor ranks up to 8, ZeRO,
-// shared rows, schedules, recomputation, dropout, ignored targets, accumulation. Each trains the
-// model that one rank trains. Of all combinations samples are run in each of which each two choices
-// meet once; with TUTTI_TEST_FULL=1, all.
+// A walk over meshes and what goes along with them: data x pipeline x context x tensor ranks up to
+// 8, ZeRO, shared rows, schedules, recomputation, dropout, ignored targets, accumulation. Each
+// trains the model that one rank trains. Of all combinations samples are run in each of which each
+// two choices meet once; with TUTTI_TEST_FULL=1, all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,12 +29,26 @@ using testing::Outcome;
 using testing::TinyRun;
 
 // The choices of a combination, and the number of ways of each.
-enum Choice : size_t { tensor, sp, data, stages, zero, kind, dropout, recompute, chunk, batch };
-constexpr size_t kChoices = 10;
-constexpr std::array<int, kChoices> kWays = {4, 2, 3, 3, 4, 3, 2, 4, 2, 2};
+enum Choice : size_t {
+  tensor,
+  sp,
+  context,
+  by_heads,
+  data,
+  stages,
+  zero,
+  kind,
+  dropout,
+  recompute,
+  chunk,
+  batch
+};
+constexpr size_t kChoices = 12;
+constexpr std::array<int, kChoices> kWays = {4, 2, 4, 2, 3, 3, 4, 3, 2, 4, 2, 2};
 using Combination = std::array<int, kChoices>;
 
 constexpr std::array kTensor = {1, 2, 3, 4};
+constexpr std::array kContext = {1, 2, 3, 4};
 constexpr std::array kData = {1, 2, 3};
 struct Pipeline {
   int stages;
@@ -46,18 +60,19 @@ constexpr std::array kKinds = {"gpt2", "llama", "few keys"};
 constexpr std::array kRecompute = {"none", "selective", "full", "full, in parts"};
 
 int ranks_of(const Combination& c) {
-  return kTensor[static_cast<size_t>(c[tensor])] * kData[static_cast<size_t>(c[data])] *
-         kPipelines[static_cast<size_t>(c[stages])].stages;
+  return kTensor[static_cast<size_t>(c[tensor])] * kContext[static_cast<size_t>(c[context])] *
+         kData[static_cast<size_t>(c[data])] * kPipelines[static_cast<size_t>(c[stages])].stages;
 }
 
 std::string describe(const Combination& c) {
   const Pipeline& pipeline = kPipelines[static_cast<size_t>(c[stages])];
   return cat(kKinds[static_cast<size_t>(c[kind])], ": tensor ",
-             kTensor[static_cast<size_t>(c[tensor])], c[sp] != 0 ? " sharing rows" : "", " x data ",
-             kData[static_cast<size_t>(c[data])], " x pipeline ", pipeline.stages, ' ',
-             pipeline.schedule, ", ZeRO ", c[zero], ", recomputation ",
-             kRecompute[static_cast<size_t>(c[recompute])], ", dropout ", c[dropout],
-             ", loss in chunks ", c[chunk], ", accumulation ", c[batch]);
+             kTensor[static_cast<size_t>(c[tensor])], c[sp] != 0 ? " sharing rows" : "",
+             " x context ", kContext[static_cast<size_t>(c[context])],
+             c[by_heads] != 0 ? " by heads" : "", " x data ", kData[static_cast<size_t>(c[data])],
+             " x pipeline ", pipeline.stages, ' ', pipeline.schedule, ", ZeRO ", c[zero],
+             ", recomputation ", kRecompute[static_cast<size_t>(c[recompute])], ", dropout ",
+             c[dropout], ", loss in chunks ", c[chunk], ", accumulation ", c[batch]);
 }
 
 // 12 heads, for 1, 2, 3 and 4 ranks; 4 or 2 of keys. Neither hidden values nor the vocabulary can
@@ -65,6 +80,7 @@ std::string describe(const Combination& c) {
 std::unique_ptr<Model> model_of(const Combination& c, const MeshPlace& place) {
   const ComputeOptions compute{.selective_recomputation = c[recompute] == 1,
                                .sequence_parallel = c[sp] != 0,
+                               .context = c[by_heads] != 0 ? ContextKind::heads : ContextKind::ring,
                                .loss_chunk = c[chunk] == 0 ? 0 : 11};
   const double share = c[dropout] == 0 ? 0 : 0.1;
   if (c[kind] == 0) {
@@ -94,6 +110,7 @@ TinyRun run_of(const Combination& c) {
   const Pipeline& pipeline = kPipelines[static_cast<size_t>(c[stages])];
   TinyRun run;
   run.mesh = {.tensor = kTensor[static_cast<size_t>(c[tensor])],
+              .context = kContext[static_cast<size_t>(c[context])],
               .data = kData[static_cast<size_t>(c[data])],
               .pipeline = pipeline.stages};
   run.model.context = testing::kTinyContext;  // of the data
@@ -124,6 +141,7 @@ std::vector<Combination> all_combinations() {
   };
   do {
     if (ranks_of(at) > 8 || (at[sp] != 0 && at[tensor] == 0)) continue;
+    if (at[by_heads] != 0 && at[context] == 0) continue;
     if (at[recompute] == 3 && at[tensor] == 0) continue;  // nobody to share with
     all.push_back(at);
   } while (next());

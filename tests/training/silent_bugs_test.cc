@@ -23,14 +23,17 @@ using testing::run_of;
 using testing::TinyRun;
 
 // Layouts in which the mistakes could show: two groups of one kind beside each other, rows that are
-// shared, stages, and owners of shards.
+// shared, stages, owners of shards, and parts of samples.
 std::vector<Grid> grids() {
   return {{.tensor = 2, .sp = true},
           {.tensor = 4},
           {.tensor = 2, .data = 2, .sp = true},
           {.tensor = 2, .data = 2, .zero = 3},
           {.tensor = 2, .stages = 2, .sp = true},
-          {.tensor = 2, .data = 2, .stages = 2, .zero = 1, .sp = true}};
+          {.tensor = 2, .data = 2, .stages = 2, .zero = 1, .sp = true},
+          {.context = 3},
+          {.context = 4, .data = 2, .zero = 3},
+          {.tensor = 2, .context = 2, .data = 2, .sp = true}};
 }
 
 class SilentBugs : public ::testing::TestWithParam<std::string> {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -10,6 +11,8 @@
 
 namespace tutti::training {
 namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -22,6 +25,17 @@ void check(const LayoutOptions& options) {
               cat("buckets of ", options.bucket_elements, " elements (the first: ",
                   options.first_bucket_elements, ") on ", fewest, " ranks make no sense"),
               {.remedy = "give at least 1 of each"});
+}
+
+bool is_cut_evenly(const ParameterSpec& spec) {
+  for (const Cut& cut : spec.placement.cuts) {
+    std::vector<int64_t> parts = cut.parts;
+    if (parts.empty()) parts = {spec.shape[at(cut.dimension)]};
+    for (const int64_t part : parts) {
+      if (part % spec.mesh.size(cut.axis) != 0) return false;
+    }
+  }
+  return true;
 }
 
 // Puts parameters into their groups' buckets, one after the other, as backward reaches them.
@@ -63,8 +77,6 @@ class Filler {
   }
 
  private:
-  static size_t at(int index) { return static_cast<size_t>(index); }
-
   bool is_full(const Bucket& bucket, int unit) const {
     if (bucket.parameters.empty()) return false;
     if (options_.bucket_per_unit) return specs_[at(bucket.parameters.back())].unit != unit;
@@ -87,6 +99,32 @@ class Filler {
 };
 
 }  // namespace
+
+GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
+                            const std::vector<int>& parameters) {
+  using Key = std::pair<AxisSet, bool>;  // sums over more axes; copies apart
+  const bool copies_apart = !std::ranges::all_of(specs, is_cut_evenly);
+  std::map<Key, std::vector<int>> by_key;
+  for (const int parameter : parameters) {
+    const ParameterSpec& spec = specs[at(parameter)];
+    AxisSet partial;
+    for (const Axis axis : kAllAxes) {
+      if (spec.placement.partial.has(axis) && spec.mesh.size(axis) > 1) {
+        partial = partial | AxisSet{axis};
+      }
+    }
+    const bool is_copy = spec.placement.cuts.empty() && partial.empty();
+    by_key[{partial, copies_apart && is_copy}].push_back(parameter);
+  }
+  GroupTable table{.group_of = std::vector<int>(specs.size())};
+  for (const auto& [key, its] : by_key) {
+    if (key == Key()) continue;
+    for (const int parameter : its)
+      table.group_of[at(parameter)] = static_cast<int>(table.more.size());
+    table.more.push_back(key.first);
+  }
+  return table;
+}
 
 std::vector<Piece> Layout::pieces(const std::vector<int>& owners) const {
   std::vector<Piece> pieces;

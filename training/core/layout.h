@@ -30,6 +30,18 @@ namespace tutti::training {
 // ever cut by the end of a shard.
 inline constexpr int64_t kAlignment = 32;
 
+// Parameters by the ranks over which their gradients are summed: those along the batch's axes, and
+// along more where a gradient is a partial sum. The first group is that of the batch's axes alone.
+struct GroupTable {
+  std::vector<AxisSet> more = {AxisSet()};  // of each group
+  std::vector<int> group_of;                // by parameter
+};
+// For these parameters. Where a model cannot be cut evenly, those that ranks have copies of are a
+// group apart: buckets with others would be of other lengths on each, and the order of a sum may
+// follow from where an element lies.
+GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
+                            const std::vector<int>& parameters);
+
 struct LayoutOptions {
   std::vector<int> ranks = {1};             // by group: owners of each of its buckets
   int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has so many

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -56,24 +55,14 @@ Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& pl
   return mesh.world().create(ranks);
 }
 
-// Gradients are summed along the batch's axes, and along those where they are partial sums. The
-// first group is that of the batch's axes alone.
-ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& data,
+ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
                             const pipeline::Placement& placement) {
-  std::map<AxisSet, std::vector<int>> by_axes;
-  for (const int parameter : placement.parameters) {
-    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    const AxisSet partial = spec.placement.partial & mesh.used();
-    if (!partial.empty()) by_axes[partial].push_back(parameter);
+  GroupTable table = parameter_groups(model.parameters().specs(), placement.parameters);
+  std::vector<Communicator> ranks;
+  for (const AxisSet more : table.more) {
+    ranks.push_back(more.empty() ? batch : ranks_along(mesh, more | kBatchAxes, placement));
   }
-  ParameterGroups groups({data}, std::vector<int>(model.parameters().specs().size()));
-  for (const auto& [partial, parameters] : by_axes) {
-    groups.ranks.push_back(ranks_along(mesh, partial | kBatchAxes, placement));
-    for (const int parameter : parameters) {
-      groups.group_of[static_cast<size_t>(parameter)] = static_cast<int>(groups.ranks.size()) - 1;
-    }
-  }
-  return groups;
+  return {std::move(ranks), std::move(table.group_of)};
 }
 
 StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,

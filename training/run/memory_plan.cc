@@ -141,23 +141,23 @@ int64_t planned_activations(const Model& model, const Profile& profile,
   return std::accumulate(slots.begin(), slots.end(), scratch);
 }
 
-// As a replica makes them: those whose gradients are partial sums over other axes too are in a
-// group of their own.
+// As a replica makes them. `owners`: of each group, which of its ranks this one is.
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
-                             const pipeline::Placement& placement) {
+                             const pipeline::Placement& placement, int batch_place,
+                             std::vector<int>& owners) {
   const MeshPlace& mesh = model.parameters().mesh();
-  const int data = mesh.ranks_along(kBatchAxes) * static_cast<int>(placement.holders.size());
-  LayoutOptions options{.ranks = {storage.stage == 0 ? 1 : data},
+  const int batch_ranks = mesh.ranks_along(kBatchAxes) * static_cast<int>(placement.holders.size());
+  GroupTable table = parameter_groups(model.parameters().specs(), placement.parameters);
+  LayoutOptions options{.ranks = {},
                         .bucket_elements = storage.bucket_elements,
                         .first_bucket_elements = storage.first_bucket_elements,
                         .bucket_per_unit = storage.stage == 3,
                         .parameters = placement.parameters,
-                        .groups = {}};
-  for (const ParameterSpec& spec : model.parameters().specs()) {
-    const bool partial = spec.placement.partial.has(Axis::tensor) && mesh.size(Axis::tensor) > 1;
-    options.groups.push_back(partial ? 1 : 0);
-    if (!partial || options.ranks.size() > 1) continue;
-    options.ranks.push_back(storage.stage == 0 ? 1 : data * mesh.size(Axis::tensor));
+                        .groups = std::move(table.group_of)};
+  for (const AxisSet more : table.more) {
+    const int beside = mesh.ranks_along(more);
+    options.ranks.push_back(storage.stage == 0 ? 1 : batch_ranks * beside);
+    owners.push_back((batch_place * beside + mesh.number_along(more)) % options.ranks.back());
   }
   return options;
 }
@@ -200,20 +200,13 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
-int64_t MemoryPlan::add_storage(const Stage& stage, int data_place, StorageBytes& bytes) const {
-  const MeshPlace& mesh = model_.parameters().mesh();
+int64_t MemoryPlan::add_storage(const Stage& stage, int batch_place, StorageBytes& bytes) const {
   const ReplicaOptions& replica = options_.replica;
   const StorageOptions& storage = replica.storage;
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
-  const LayoutOptions how = layout_options(model_, storage, stage.placement);
-  const Layout layout = make_layout(specs, how);
   std::vector<int> owners;
-  for (const int ranks : how.ranks) {
-    const bool partial = !owners.empty();
-    const int place =
-        partial ? data_place * mesh.size(Axis::tensor) + mesh.place(Axis::tensor) : data_place;
-    owners.push_back(place % ranks);
-  }
+  const Layout layout =
+      make_layout(specs, layout_options(model_, storage, stage.placement, batch_place, owners));
   int64_t used = 0, owned = 0;
   for (const Slot& slot : layout.slots) used += slot.count;
   for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
@@ -248,11 +241,11 @@ int64_t MemoryPlan::add_storage(const Stage& stage, int data_place, StorageBytes
   return owned;
 }
 
-MemoryReport MemoryPlan::of(int data_place, int stage_number) const {
+MemoryReport MemoryPlan::of(int batch_place, int stage_number) const {
   const Stage& stage = stages_[static_cast<size_t>(stage_number)];
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
-  const int64_t owned = add_storage(stage, data_place, report.storage);
+  const int64_t owned = add_storage(stage, batch_place, report.storage);
   const auto states =
       static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
   report.optimizer = states * owned * bytes_of(DType::f32);

@@ -1,5 +1,5 @@
-// Attention over ranks is attention: of any packing of documents, heads and window, on any number of
-// ranks, forward and backward.
+// Attention over ranks is attention: of any packing of documents, heads and window, on any number
+// of ranks, forward and backward.
 #include "training/modules/attention_over_ranks.h"
 
 #include <gtest/gtest.h>
@@ -81,8 +81,8 @@ Whole whole_of(const Problem& problem, uint64_t seed) {
   std::vector<int32_t> starts;
   for (int64_t token = 0; token < tokens; ++token) {
     const int64_t sample = token / problem.mask.positions;
-    starts.push_back(static_cast<int32_t>(problem.mask.first_seen(token) -
-                                          sample * problem.mask.positions));
+    starts.push_back(
+        static_cast<int32_t>(problem.mask.first_seen(token) - sample * problem.mask.positions));
   }
   shape.starts = starts;
   Whole whole{random_tensor(problem.type, tokens, problem.width(), seed, 2),

@@ -372,7 +372,7 @@ MemoryReport Replica::memory() const {
   return {.storage = storage_.bytes(),
           .optimizer = updater_.bytes(),
           .activations = static_cast<int64_t>(gradients_.runner().activation_bytes()),
-          .boundaries = gradients_.executor().buffer_bytes(),
+          .boundaries = gradients_.executor().buffer_bytes() + mesh_.message_bytes(),
           .compression = synchronizer_->bytes()};
 }
 

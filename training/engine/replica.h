@@ -93,7 +93,8 @@ struct MemoryReport {
   StorageBytes storage;
   int64_t optimizer = 0;
   int64_t activations = 0;  // the most so far, temporaries included
-  int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
+  // What comes from other stages, gradients that go to them, and keys on their way along a ring.
+  int64_t boundaries = 0;
   int64_t compression =
       0;               // of sums over ranks: what is sent in place of gradients, and remembered
   int64_t copies = 0;  // of what is being saved meanwhile

@@ -96,6 +96,18 @@ void Mesh::add_said(Axis axis, const char* call, double bytes,
                      {{"bytes", static_cast<int64_t>(bytes)}}});
 }
 
+BufferPool& Mesh::messages(Axis axis, const Backend* backend) {
+  const auto known = messages_->find(axis);
+  if (known != messages_->end()) return known->second;
+  return messages_->emplace(axis, BufferPool(along(axis), backend)).first->second;
+}
+
+int64_t Mesh::message_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [axis, pool] : *messages_) bytes += pool.bytes();
+  return bytes;
+}
+
 void Mesh::abort(const std::string& reason) {
   for (auto& [axes, group] : *groups_) {
     if (group.valid()) group.abort(reason);

@@ -14,6 +14,7 @@
 
 #include "collectives/communicator.h"
 #include "training/core/axes.h"
+#include "training/parallel/buffer_pool.h"
 
 namespace tutti::training {
 
@@ -57,6 +58,12 @@ class Mesh {
   // Such calls are events of it from now on; it outlives this and copies.
   void record(Trace& trace) { said_->trace = &trace; }
 
+  // Memory for messages along an axis, which ranks of the host read where it lies. In the memory
+  // that the first call says.
+  BufferPool& messages(Axis axis, const Backend* backend);
+  // That was taken of all.
+  int64_t message_bytes() const;
+
   // Aborts the world and all groups that were made, on every rank.
   void abort(const std::string& reason);
 
@@ -74,6 +81,8 @@ class Mesh {
   Communicator world_;
   MeshPlace place_;
   std::shared_ptr<std::map<AxisSet, Communicator>> groups_;  // by axes of more than one place
+  std::shared_ptr<std::map<Axis, BufferPool>> messages_ =
+      std::make_shared<std::map<Axis, BufferPool>>();
   std::shared_ptr<Said> said_ = std::make_shared<Said>();
 };
 

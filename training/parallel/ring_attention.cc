@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <span>
 #include <vector>
 
+#include "training/core/thread_pool.h"
 #include "training/core/token_deal.h"
 #include "training/kernels/elementwise.h"
 #include "training/parallel/mesh.h"
@@ -42,19 +45,38 @@ class Ring {
   Ring(Pass& pass, const AttentionShape& heads)
       : pass_(pass), deal_(*pass.batch->deal), width_(2 * heads.key_width()) {}
 
+  ~Ring() {
+    for (const std::span<std::byte> memory : lent_) {
+      pass_.mesh->messages(Axis::context, nullptr).release(memory.data(), memory.size());
+    }
+  }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
   int ranks() const { return deal_.ranks(); }
   // At a step: the rank whose keys are here, and the one that has this rank's.
   int before(int step) const { return (deal_.rank() + ranks() - step) % ranks(); }
   int after(int step) const { return (deal_.rank() + step) % ranks(); }
 
   KeysAndValues take(DType type, int64_t rows) { return {pass_.arena.take(type, rows, width_)}; }
+  // Of this rank's tokens, or another's, to be sent: ranks of the host read it where it lies, while
+  // this one computes. Of one size for all micro-batches of a shape.
+  KeysAndValues take_to_send(DType type) {
+    const int64_t even = deal_.mask().tokens() / ranks();
+    const int64_t rows = std::max(deal_.most(), even + even / 16 + 1);
+    if (pass_.mesh == nullptr) return take(type, rows);
+    BufferPool& pool = pass_.mesh->messages(Axis::context, pass_.arena.backend());
+    const size_t bytes = static_cast<size_t>(rows * width_) * size_of(type);
+    lent_.push_back({pool.acquire(bytes), bytes});
+    return {tensor_at(lent_.back().data(), type, rows, width_, pass_.arena.backend())};
+  }
 
   Work send(const KeysAndValues& rows, int rank, Tag tag) {
     if (rows.all.rows == 0 || pass_.mesh == nullptr) return {};
     sent_ += static_cast<double>(rows.all.bytes());
-    return along().send_async(
-        {rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype}, rank,
-        {.tag = tag});
+    return under_way_.emplace_back(
+        along().send_async({rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype},
+                           rank, {.tag = tag}));
   }
   Work receive(const KeysAndValues& rows, int rank, Tag tag) {
     if (rows.all.rows == 0) return {};
@@ -62,9 +84,13 @@ class Ring {
       zero(rows.all);
       return {};
     }
-    return along().recv_async(
-        {rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype}, rank,
-        {.tag = tag});
+    return under_way_.emplace_back(
+        along().recv_async({rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype},
+                           rank, {.tag = tag}));
+  }
+  // Long messages go on while somebody looks after them.
+  void poll() {
+    std::erase_if(under_way_, [](Work& work) { return work.test(); });
   }
   void wait(Work& work) {
     const Clock::time_point start = Clock::now();
@@ -80,6 +106,8 @@ class Ring {
   const TokenDeal& deal_;
   int64_t width_;
   double sent_ = 0;  // bytes, since the last wait
+  std::vector<Work> under_way_;
+  std::vector<std::span<std::byte>> lent_;
 };
 
 // The shape of this rank's queries on what they see of a rank's keys.
@@ -89,6 +117,45 @@ AttentionShape shape_on(const AttentionShape& heads, const TokenDeal& deal, int 
   shape.starts = deal.starts(rank);
   shape.ends = deal.ends(rank);
   return shape;
+}
+
+// Some heads of queries, and those of keys that serve them.
+struct Turn {
+  AttentionShape shape;
+  Share queries, keys;  // heads
+
+  template <bool is_const>
+  BasicTensor<is_const> of_queries(BasicTensor<is_const> all) const {
+    return all.col_range(queries.first * shape.head_size, queries.count * shape.head_size);
+  }
+  template <bool is_const>
+  BasicTensor<is_const> of_keys(BasicTensor<is_const> all) const {
+    return all.col_range(keys.first * shape.head_size, keys.count * shape.head_size);
+  }
+  template <bool is_const>
+  BasicTensor<is_const> statistics(BasicTensor<is_const> all) const {
+    return all.row_range(queries.first, queries.count);
+  }
+};
+
+// body(turn) for all heads, as many at a time as there are threads for; in between messages go on.
+template <typename Body>
+void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
+  const auto first_query = [&](int64_t key_head) {
+    return std::clamp<int64_t>(key_head * all.group_size() - all.before, 0, all.heads);
+  };
+  const int64_t at_once = threads_here();
+  for (int64_t key_head = 0; key_head < all.groups(); key_head += at_once) {
+    const int64_t end = std::min(key_head + at_once, all.groups());
+    Turn turn{all, {first_query(key_head), 0}, {key_head, end - key_head}};
+    turn.queries.count = first_query(end) - turn.queries.first;
+    turn.shape.heads = turn.queries.count;
+    turn.shape.key_heads = turn.keys.count;
+    turn.shape.group = all.group_size();
+    turn.shape.before = key_head == 0 ? all.before : 0;
+    body(turn);
+    ring.poll();
+  }
 }
 
 // body(step, keys and values of the rank before() that are seen here), this rank's first. `own`:
@@ -128,7 +195,7 @@ class GradientsHome {
         deal_(deal),
         sum_(ring.take(wide, deal.count(deal.rank()))),
         added_(ring.take(wide, deal.count(deal.rank()))),
-        parts_{ring.take(wide, deal.most()), ring.take(wide, deal.most())} {}
+        parts_{ring.take_to_send(wide), ring.take_to_send(wide)} {}
 
   // Where a step's part is to be written, and of the first step this rank's own.
   KeysAndValues part(int step) {
@@ -170,7 +237,7 @@ class GradientsHome {
 };
 
 KeysAndValues pack(Ring& ring, const ConstQkv& own) {
-  const KeysAndValues packed = ring.take(own.keys.dtype, own.keys.rows);
+  const KeysAndValues packed = ring.take_to_send(own.keys.dtype).rows({0, own.keys.rows});
   copy_rows(own.keys, packed.keys());
   copy_rows(own.values, packed.values());
   return packed;
@@ -192,10 +259,14 @@ AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShap
   go_round(ring, deal, pack(ring, own), [&](int step, const KeysAndValues& there) {
     if (there.all.rows == 0) return;
     const AttentionShape shape = shape_on(heads, deal, ring.before(step));
-    const ConstQkv inputs{own.queries, there.keys(), there.values()};
-    if (step == 0) return causal_attention(shape, inputs, sum, lse, pass.arena);
-    causal_attention(shape, inputs, part, part_lse, pass.arena);
-    merge_attention(shape, part, part_lse, sum, lse);
+    const Tensor found = step == 0 ? sum : part, found_lse = step == 0 ? lse : part_lse;
+    in_turns(ring, shape, [&](const Turn& turn) {
+      causal_attention(
+          turn.shape,
+          {turn.of_queries(own.queries), turn.of_keys(there.keys()), turn.of_keys(there.values())},
+          turn.of_queries(found), turn.statistics(found_lse), pass.arena);
+    });
+    if (step > 0) merge_attention(shape, part, part_lse, sum, lse);
   });
   if (!is_wide) convert(sum, output);
   return {.lse = lse};
@@ -215,9 +286,16 @@ void RingAttention::backward(Pass& pass, const AttentionShape& heads, const Cons
     const KeysAndValues its = home.part(step);
     if (there.all.rows > 0) {
       const AttentionShape shape = shape_on(heads, deal, ring.before(step));
-      causal_attention_backward(shape, {own.queries, there.keys(), there.values()}, output,
-                                saved.lse, output_gradient,
-                                {step == 0 ? sum : part, its.keys(), its.values()}, pass.arena);
+      const Tensor found = step == 0 ? sum : part;
+      in_turns(ring, shape, [&](const Turn& turn) {
+        causal_attention_backward(
+            turn.shape,
+            {turn.of_queries(own.queries), turn.of_keys(there.keys()),
+             turn.of_keys(there.values())},
+            turn.of_queries(output), turn.statistics(saved.lse), turn.of_queries(output_gradient),
+            {turn.of_queries(found), turn.of_keys(its.keys()), turn.of_keys(its.values())},
+            pass.arena);
+      });
       if (step > 0) add(sum, part, sum);
     }
     home.send(step, its);

@@ -84,6 +84,10 @@ class Model {
     const OutputShape shape = units_.back()->output_shape();
     return shape.rows_at(parameters_.mesh(), batch) * shape.cols_at(parameters_.mesh());
   }
+  // What units keep of messages to other ranks, in memory besides that of passes.
+  virtual int64_t message_bytes(const MicroBatch& /*batch*/, DType /*activations*/) const {
+    return 0;
+  }
   // Whether the tokens of its samples may be dealt out over the context axis, and how many tokens
   // each sees at most (0: all).
   virtual bool takes_parts_of_samples() const { return false; }

@@ -129,6 +129,11 @@ int64_t Decoder::logits_at_once(const MicroBatch& batch, bool split) const {
          kTensorColumns.columns_at(mesh, options_.vocabulary);
 }
 
+// Blocks use the same memory, one after the other.
+int64_t Decoder::message_bytes(const MicroBatch& batch, DType activations) const {
+  return static_cast<const DecoderBlock&>(*units_[1]).message_bytes(batch, activations);
+}
+
 // Of each token: queries, keys, values and what attention makes of them; the hidden values before
 // and after their activation; two normalizations' outputs, the sum in the middle and the output;
 // and statistics in the type of sums.

@@ -72,6 +72,7 @@ class Decoder : public Model {
   double flops_per_sample() const override;
   int64_t targets_per_sample() const override { return options_.context; }
   int64_t logits_at_once(const MicroBatch& batch, bool split) const override;
+  int64_t message_bytes(const MicroBatch& batch, DType activations) const override;
   bool takes_parts_of_samples() const override { return true; }
   int64_t attention_window() const override { return options_.attention.window; }
   int slices() const override { return options_.compute.slices; }

@@ -55,6 +55,9 @@ class DecoderBlock : public Unit {
 
   std::string name() const override { return name_; }
   OutputShape output_shape() const override { return shape_; }
+  int64_t message_bytes(const MicroBatch& batch, DType type) const {
+    return attention_.message_bytes(batch, type);
+  }
   Tensor forward(Pass& pass, ConstTensor input) override;
   Tensor backward(Pass& pass, ConstTensor output_gradient) override;
 

@@ -28,6 +28,9 @@ class AttentionOverRanks {
   virtual void backward(Pass& pass, const AttentionShape& heads, const ConstQkv& own,
                         ConstTensor output, const Saved& saved, ConstTensor output_gradient,
                         const Qkv& gradients) const = 0;
+
+  // Memory besides the passes' that others read, with keys of so many values a token.
+  virtual int64_t message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const = 0;
 };
 
 }  // namespace tutti::training

@@ -176,6 +176,11 @@ void SelfAttention::rotate(const MicroBatch& batch, Tensor qkv, bool back) const
   });
 }
 
+int64_t SelfAttention::message_bytes(const MicroBatch& batch, DType type) const {
+  if (batch.deal == nullptr) return 0;
+  return options_.over_ranks->message_bytes(*batch.deal, keys_.count * options_.head_size, type);
+}
+
 Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
   int64_t first = 0;
   for (size_t i = 0; i < layer; ++i) first += in_[i].outputs();

@@ -60,6 +60,8 @@ class SelfAttention {
   // `output`: rows x width, of type_of_parts() (linear.h).
   void finish(Pass& pass, Saved& saved, Tensor output) const;
   int64_t projected_width() const;
+  // AttentionOverRanks::message_bytes(), where tokens are dealt out.
+  int64_t message_bytes(const MicroBatch& batch, DType type) const;
 
   void set_input(Saved& saved, ConstTensor input) const;
   // Columns that each tensor rank has some of, of all of them.

@@ -39,6 +39,16 @@ struct BasicKeysAndValues {
 };
 using KeysAndValues = BasicKeysAndValues<false>;
 
+// Of one size for all micro-batches of a shape, whose deals are not quite even.
+int64_t rows_to_send(const TokenDeal& deal) {
+  const int64_t even = deal.mask().tokens() / deal.ranks();
+  return std::max(deal.most(), even + even / 16 + 1);
+}
+
+size_t bytes_of(int64_t rows, int64_t width, DType type) {
+  return static_cast<size_t>(rows * width) * size_of(type);
+}
+
 // What a rank says to the others in one call.
 class Ring {
  public:
@@ -60,13 +70,15 @@ class Ring {
 
   KeysAndValues take(DType type, int64_t rows) { return {pass_.arena.take(type, rows, width_)}; }
   // Of this rank's tokens, or another's, to be sent: ranks of the host read it where it lies, while
-  // this one computes. Of one size for all micro-batches of a shape.
+  // this one computes.
   KeysAndValues take_to_send(DType type) {
-    const int64_t even = deal_.mask().tokens() / ranks();
-    const int64_t rows = std::max(deal_.most(), even + even / 16 + 1);
-    if (pass_.mesh == nullptr) return take(type, rows);
+    const int64_t rows = rows_to_send(deal_);
+    if (pass_.mesh == nullptr) {
+      alone_.push_back(allocate(pass_.arena.backend(), bytes_of(rows, width_, type)));
+      return {tensor_at(alone_.back().get(), type, rows, width_, pass_.arena.backend())};
+    }
     BufferPool& pool = pass_.mesh->messages(Axis::context, pass_.arena.backend());
-    const size_t bytes = static_cast<size_t>(rows * width_) * size_of(type);
+    const size_t bytes = bytes_of(rows, width_, type);
     lent_.push_back({pool.acquire(bytes), bytes});
     return {tensor_at(lent_.back().data(), type, rows, width_, pass_.arena.backend())};
   }
@@ -108,6 +120,7 @@ class Ring {
   double sent_ = 0;  // bytes, since the last wait
   std::vector<Work> under_way_;
   std::vector<std::span<std::byte>> lent_;
+  std::vector<BackendMemory> alone_;  // instead, in a pass without a mesh
 };
 
 // The shape of this rank's queries on what they see of a rank's keys.
@@ -244,6 +257,13 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 }
 
 }  // namespace
+
+// Keys, and in backward two parts of their gradients.
+int64_t RingAttention::message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const {
+  const int64_t rows = rows_to_send(deal);
+  return static_cast<int64_t>(bytes_of(rows, 2 * key_width, type) +
+                              2 * bytes_of(rows, 2 * key_width, value_type(type)));
+}
 
 AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShape& heads,
                                                  const ConstQkv& own, Tensor output) const {

@@ -255,7 +255,8 @@ MemoryReport MemoryPlan::of(int batch_place, int stage_number) const {
     if (replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
   }
   report.activations = stage.activations;
-  report.boundaries = stage.messages * profile_.layers.front().activation_bytes;
+  report.boundaries = stage.messages * profile_.layers.front().activation_bytes +
+                      model_.message_bytes(batch_, replica.storage.dtype);
   return report;
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/settings.h"
+#include "base/text.h"
 #include "training/core/group.h"
 #include "training/setup/settle.h"
 #include "training/setup/threads.h"
@@ -33,6 +35,12 @@ Session::Session(Communicator world, RunOptions options, std::shared_ptr<const L
       model_(make_model(options_.model, model_context(options_, mesh_.place(), &statistics_))),
       trainer_(mesh_, *model_, data_->views(), options_.training) {
   if (mesh_.world().rank() != 0) return;
+  if (options_.mesh.context > 1 && settings().get_bool("TUTTI_DETERMINISTIC")) {
+    log(LogLevel::warning,
+        cat("the bits are those of ", options_.mesh.context,
+            " context ranks: the model's heads, or its optimizer's matrices, cannot be cut over ",
+            options_.mesh.context * options_.mesh.tensor, " ranks"));
+  }
   log(LogLevel::info, "the run's configuration: " + options_.training.told.dump());
 }
 

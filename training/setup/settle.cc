@@ -235,6 +235,28 @@ void settle_slices(RunOptions& options) {
                .remedy = cat("give ", fitting)});
 }
 
+// In deterministic mode context ranks compute as tensor ranks that share rows: tokens are cut
+// between layers and gathered inside them, and of each sum a rank has a branch of one tree, whose
+// bits do not tell how many ranks there are. Where the model cannot be cut so, they deal out tokens
+// all the same.
+void settle_context(RunOptions& options, int ranks) {
+  if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
+  if (options.training.optimizer.value("name", std::string()) == "muon") return;
+  RunOptions cut = options;
+  cut.mesh.tensor *= cut.mesh.context;
+  cut.mesh.context = 1;
+  cut.sequence_parallel = true;
+  try {
+    settle_slices(cut);
+    const MeshPlace first{.sizes = mesh_sizes(cut.mesh, ranks)};
+    check_tensor_ranks(cut, *make_model(cut.model, model_context(cut, first)));
+  } catch (const Error&) {
+    return;
+  }
+  options.mesh = cut.mesh;
+  options.sequence_parallel = true;
+}
+
 // Sums of several micro-batches are in f32 (ReplicaOptions::passes).
 DType gradient_type(const TrainOptions& training, int data_ranks) {
   const auto up = [](uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; };
@@ -248,6 +270,7 @@ DType gradient_type(const TrainOptions& training, int data_ranks) {
 void settle(RunOptions& options, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   ReplicaOptions& replica = training.replica;
+  settle_context(options, ranks);
   const MeshPlace first{.sizes = mesh_sizes(options.mesh, ranks)};
   const int data_ranks = first.size(Axis::data);
   const ModelTraits& traits = kind_of(options.model).traits;

@@ -162,6 +162,26 @@ TEST_F(TrainGpt, TheLayoutChangesNotABit) {
   }
 }
 
+TEST_F(TrainGpt, ContextRanksChangeNotABit) {
+  const Words words = {"--steps", "4", "--heads", "8", "--dropout", "0.1", "--clip", "0.5"};
+  const auto plain = steps(trained(words + Words{"--ranks", "1"}));
+  ASSERT_THAT(plain, SizeIs(4));
+  for (const Words& layout :
+       {Words{"--cp", "2"}, Words{"--cp", "4", "--ranks", "4", "--zero", "2"},
+        Words{"--cp", "2", "--tp", "4", "--ranks", "8", "--cp-kind", "heads"},
+        Words{"--cp", "2", "--pp", "2", "--ranks", "4", "--recompute", "full"}}) {
+    EXPECT_EQ(steps(trained(words + layout)), plain) << ::testing::PrintToString(layout);
+  }
+  // Where the model cannot be cut, its bits are those of three ranks, which is said.
+  const Result odd = run(command(words + Words{"--cp", "3", "--ranks", "3"}), kDeterministic);
+  EXPECT_EQ(odd.code, 0);
+  EXPECT_THAT(odd.err, HasSubstr("the bits are those of 3 context ranks"));
+  const auto found = steps(lines());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_NEAR(found[i].first, plain[i].first, 1e-5 * plain[i].first);
+  }
+}
+
 TEST_F(TrainGpt, ThePipelineChangesNotABit) {
   const Words words = {"--steps", "4", "--layers", "6", "--batch", "6"};
   const std::vector<double> plain = losses(trained(words));
@@ -259,6 +279,10 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
                  {"chimera", "ZeRO stage 3"});
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--average-every"});
   expect_refused({"--average-every", "4", "--pp", "2"}, {"cut over ranks", "--average-every"});
+  expect_refused({"--average-every", "4", "--cp", "2"}, {"cut over ranks", "--average-every"});
+  expect_refused({"--cp", "3"}, {"2 ranks do not make a mesh of context 3"});
+  expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
+  expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});
   expect_refused({"--average-every", "4", "--compression", "bf16"},
                  {"cannot be compressed", "--average-every"});
   expect_refused({"--layers", "1000000"}, {"--layers", "from 0 to 10000"});

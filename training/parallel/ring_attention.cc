@@ -40,7 +40,7 @@ struct BasicKeysAndValues {
 using KeysAndValues = BasicKeysAndValues<false>;
 
 // Of one size for all micro-batches of a shape, whose deals are not quite even.
-int64_t rows_to_send(const TokenDeal& deal) {
+int64_t rows_of_message(const TokenDeal& deal) {
   const int64_t even = deal.mask().tokens() / deal.ranks();
   return std::max(deal.most(), even + even / 16 + 1);
 }
@@ -68,11 +68,10 @@ class Ring {
   int before(int step) const { return (deal_.rank() + ranks() - step) % ranks(); }
   int after(int step) const { return (deal_.rank() + step) % ranks(); }
 
-  KeysAndValues take(DType type, int64_t rows) { return {pass_.arena.take(type, rows, width_)}; }
-  // Of this rank's tokens, or another's, to be sent: ranks of the host read it where it lies, while
-  // this one computes.
-  KeysAndValues take_to_send(DType type) {
-    const int64_t rows = rows_to_send(deal_);
+  // Of this rank's tokens, or another's. What is sent the ranks of the host read where it lies,
+  // while this one computes.
+  KeysAndValues take_message(DType type) {
+    const int64_t rows = rows_of_message(deal_);
     if (pass_.mesh == nullptr) {
       alone_.push_back(allocate(pass_.arena.backend(), bytes_of(rows, width_, type)));
       return {tensor_at(alone_.back().get(), type, rows, width_, pass_.arena.backend())};
@@ -175,12 +174,8 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
 // what others get of them.
 template <typename Body>
 void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const Body& body) {
-  int64_t most = 0;
-  for (int step = 1; step < ring.ranks(); ++step) {
-    most = std::max(most, deal.seen_of(ring.before(step)).count);
-  }
-  const std::array<KeysAndValues, 2> buffers = {ring.take(own.all.dtype, most),
-                                                ring.take(own.all.dtype, most)};
+  const std::array<KeysAndValues, 2> buffers = {ring.take_message(own.all.dtype),
+                                                ring.take_message(own.all.dtype)};
   std::vector<Work> sends;
   KeysAndValues here = own;
   for (int step = 0; step < ring.ranks(); ++step) {
@@ -200,57 +195,63 @@ void go_round(Ring& ring, const TokenDeal& deal, const KeysAndValues& own, const
   for (Work& send : sends) ring.wait(send);
 }
 
-// The gradients of keys, each part on its way to the rank whose keys they are.
+void add_rows(ConstTensor terms, Tensor sums) {
+  for (int64_t row = 0; row < terms.rows; ++row) {
+    const Tensor sum = sums.row_range(row, 1);
+    add(sum, terms.row_range(row, 1), sum);
+  }
+}
+
+// The gradients of keys, each part on its way to the rank whose keys they are. `sums`: of this
+// rank's, which get what the others send.
 class GradientsHome {
  public:
-  GradientsHome(Ring& ring, const TokenDeal& deal, DType wide)
+  GradientsHome(Ring& ring, const TokenDeal& deal, const Qkv& sums)
       : ring_(ring),
         deal_(deal),
-        sum_(ring.take(wide, deal.count(deal.rank()))),
-        added_(ring.take(wide, deal.count(deal.rank()))),
-        parts_{ring.take_to_send(wide), ring.take_to_send(wide)} {}
+        sums_(sums),
+        received_(ring.take_message(sums.keys.dtype)),
+        parts_{ring.take_message(sums.keys.dtype), ring.take_message(sums.keys.dtype)} {}
 
-  // Where a step's part is to be written, and of the first step this rank's own.
+  // Where a step's part is to be written; not the first step's.
   KeysAndValues part(int step) {
-    if (step == 0) return sum_;
     const auto buffer = static_cast<size_t>(step % 2);
     ring_.wait(sends_[buffer]);
     return parts_[buffer].rows({0, deal_.seen_of(ring_.before(step)).count});
   }
   // It is there.
   void send(int step, const KeysAndValues& part) {
-    if (step == 0) return;
     sends_[static_cast<size_t>(step % 2)] = ring_.send(part, ring_.before(step), kGradients);
     add_received();
     seen_ = deal_.seen_by(ring_.after(step));
-    received_ = ring_.receive(added_.rows({0, seen_.count}), ring_.after(step), kGradients);
+    receive_ = ring_.receive(received_.rows({0, seen_.count}), ring_.after(step), kGradients);
   }
-  // Of this rank's keys, of all ranks' queries.
-  const KeysAndValues& sum() {
+  void finish() {
     add_received();
     for (Work& send : sends_) ring_.wait(send);
-    return sum_;
   }
 
  private:
   void add_received() {
-    ring_.wait(received_);
-    const Tensor target = sum_.rows(seen_).all;
-    add(target, added_.rows({0, seen_.count}).all, target);
+    ring_.wait(receive_);
+    const KeysAndValues its = received_.rows({0, seen_.count});
+    add_rows(its.keys(), sums_.keys.row_range(seen_.first, seen_.count));
+    add_rows(its.values(), sums_.values.row_range(seen_.first, seen_.count));
     seen_ = {};
   }
 
   Ring& ring_;
   const TokenDeal& deal_;
-  KeysAndValues sum_, added_;
+  Qkv sums_;
+  KeysAndValues received_;
   std::array<KeysAndValues, 2> parts_;
   std::array<Work, 2> sends_;
-  Work received_;
+  Work receive_;
   Share seen_;  // rows of this rank that it is for
 };
 
 KeysAndValues pack(Ring& ring, const ConstQkv& own) {
-  const KeysAndValues packed = ring.take_to_send(own.keys.dtype).rows({0, own.keys.rows});
+  const KeysAndValues packed = ring.take_message(own.keys.dtype).rows({0, own.keys.rows});
   copy_rows(own.keys, packed.keys());
   copy_rows(own.values, packed.values());
   return packed;
@@ -258,11 +259,11 @@ KeysAndValues pack(Ring& ring, const ConstQkv& own) {
 
 }  // namespace
 
-// Keys, and in backward two parts of their gradients.
+// In backward: this rank's keys and two others', and three parts of their gradients.
 int64_t RingAttention::message_bytes(const TokenDeal& deal, int64_t key_width, DType type) const {
-  const int64_t rows = rows_to_send(deal);
-  return static_cast<int64_t>(bytes_of(rows, 2 * key_width, type) +
-                              2 * bytes_of(rows, 2 * key_width, value_type(type)));
+  const int64_t rows = rows_of_message(deal);
+  return static_cast<int64_t>(3 * bytes_of(rows, 2 * key_width, type) +
+                              3 * bytes_of(rows, 2 * key_width, value_type(type)));
 }
 
 AttentionOverRanks::Saved RingAttention::forward(Pass& pass, const AttentionShape& heads,
@@ -298,31 +299,40 @@ void RingAttention::backward(Pass& pass, const AttentionShape& heads, const Cons
   const ArenaScope scope(pass.arena);
   const TokenDeal& deal = *pass.batch->deal;
   const DType wide = value_type(own.queries.dtype);
+  const bool is_wide = wide == own.queries.dtype;
+  const auto like = [&](ConstTensor other) {
+    return pass.arena.take(wide, other.rows, other.cols);
+  };
+  const Qkv sums = is_wide ? gradients : Qkv{like(own.queries), like(own.keys), like(own.values)};
+  const Tensor part = like(own.queries);
   Ring ring(pass, heads);
-  GradientsHome home(ring, deal, wide);
-  const Tensor sum = pass.arena.take(wide, own.queries.rows, own.queries.cols);
-  const Tensor part = pass.arena.take(wide, own.queries.rows, own.queries.cols);
+  GradientsHome home(ring, deal, sums);
   go_round(ring, deal, pack(ring, own), [&](int step, const KeysAndValues& there) {
-    const KeysAndValues its = home.part(step);
+    KeysAndValues theirs;
+    Qkv found = sums;
+    if (step > 0) {
+      theirs = home.part(step);
+      found = {part, theirs.keys(), theirs.values()};
+    }
     if (there.all.rows > 0) {
-      const AttentionShape shape = shape_on(heads, deal, ring.before(step));
-      const Tensor found = step == 0 ? sum : part;
-      in_turns(ring, shape, [&](const Turn& turn) {
+      in_turns(ring, shape_on(heads, deal, ring.before(step)), [&](const Turn& turn) {
         causal_attention_backward(
             turn.shape,
             {turn.of_queries(own.queries), turn.of_keys(there.keys()),
              turn.of_keys(there.values())},
             turn.of_queries(output), turn.statistics(saved.lse), turn.of_queries(output_gradient),
-            {turn.of_queries(found), turn.of_keys(its.keys()), turn.of_keys(its.values())},
+            {turn.of_queries(found.queries), turn.of_keys(found.keys), turn.of_keys(found.values)},
             pass.arena);
       });
-      if (step > 0) add(sum, part, sum);
+      if (step > 0) add_rows(part, sums.queries);
     }
-    home.send(step, its);
+    if (step > 0) home.send(step, theirs);
   });
-  convert_rows(sum, gradients.queries);
-  convert_rows(home.sum().keys(), gradients.keys);
-  convert_rows(home.sum().values(), gradients.values);
+  home.finish();
+  if (is_wide) return;
+  convert_rows(sums.queries, gradients.queries);
+  convert_rows(sums.keys, gradients.keys);
+  convert_rows(sums.values, gradients.values);
 }
 
 }  // namespace tutti::training

@@ -193,5 +193,51 @@ TEST_P(SilentBugs, AnUpdateSkippedOnOneRankOnly) {
   }
 }
 
+// Documents one after the other in samples of 16 tokens, some of one token.
+class Documents : public testing::MaskedData {
+ public:
+  Documents() : MaskedData([](uint64_t) { return int64_t{0}; }) {}
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
+    MaskedData::add(example, epoch, batch);
+    add_starts(example, batch);
+  }
+  void add_validation(uint64_t example, Batch& batch) const override {
+    MaskedData::add_validation(example, batch);
+    add_starts(example, batch);
+  }
+
+ private:
+  static void add_starts(uint64_t example, Batch& batch) {
+    int32_t start = 0;
+    for (int32_t at = 0; at < testing::kTinyContext; ++at) {
+      if ((static_cast<uint64_t>(at) * (example + 3)) % 7 < 2) start = at;
+      batch.document_starts.push_back(start);
+    }
+  }
+};
+
+// Ranks that share a sample's tokens looked across its documents, or dropped tokens at the end so
+// that the rest could be cut evenly; and samples with fewer tokens than ranks hung.
+TEST_P(SilentBugs, PartsOfSamplesThatForgetTheirDocuments) {
+  const auto packed = [](const Grid& grid, bool masked) {
+    TinyRun run = run_of(GetParam(), grid);
+    if (masked) run.other_data = [] { return std::make_unique<Documents>(); };
+    run.micro_batch = 1;
+    run.validation_samples = 8;
+    return run;
+  };
+  const Outcome alone = testing::train(1, packed({}, true));
+  const Outcome across = testing::train(1, packed({}, false));
+  EXPECT_GT(testing::relative_difference(alone.losses, across.losses), 1e-4) << "masks matter";
+  for (const Grid& grid : {Grid{.context = 2}, Grid{.context = 3}, Grid{.context = 5, .zero = 1},
+                           Grid{.tensor = 2, .context = 3, .sp = true}, Grid{.context = 20}}) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome found = testing::train(grid.ranks(), packed(grid, true));
+    EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+    EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+    EXPECT_NEAR(found.validation, alone.validation, 1e-5 * alone.validation);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::training

@@ -185,5 +185,37 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   });
 }
 
+// By heads each rank sends (p - 1) / p of its queries, keys, values and outputs. A ring would send
+// (p - 1) times its keys and values; of one causal sample a quarter of them is seen by nobody.
+TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
+  constexpr int kRanks = 4;
+  constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;
+  std::vector<double> by_ring(kRanks), by_heads(kRanks);
+  run_ranks(kRanks, [&](const Job& job) {
+    const TokenDeal deal({.samples = 1, .positions = kTokens}, job.rank, kRanks);
+    const AttentionShape shape{.samples = 1, .context = kRows, .heads = kHeads, .head_size = kSize};
+    const HostTensor inputs = random_tensor(DType::f32, kRows, 3 * shape.width(), 1);
+    const HostTensor output(DType::f32, kRows, shape.width());
+    Mesh mesh(Communicator::init(job), {.context = kRanks, .data = 1});
+    const auto sent_by = [&](const AttentionOverRanks& attention) {
+      TestPass test(DType::f32);
+      test.pass.mesh = &mesh;
+      test.batch.deal = &deal;
+      const double before = mesh.said().bytes[static_cast<size_t>(Axis::context)];
+      attention.forward(test.pass, shape, split_qkv(shape, ConstTensor(inputs)), output);
+      return mesh.said().bytes[static_cast<size_t>(Axis::context)] - before;
+    };
+    by_ring[static_cast<size_t>(job.rank)] = sent_by(RingAttention());
+    by_heads[static_cast<size_t>(job.rank)] = sent_by(HeadsAttention());
+  });
+  const double rows = kRows * kHeads * kSize * sizeof(float);
+  double ring = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(by_heads[static_cast<size_t>(rank)], 4 * rows * (kRanks - 1) / kRanks);
+    ring += by_ring[static_cast<size_t>(rank)];
+  }
+  EXPECT_EQ(ring, 0.75 * kRanks * (kRanks - 1) * 2 * rows);
+}
+
 }  // namespace
 }  // namespace tutti::training

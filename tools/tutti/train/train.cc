@@ -383,7 +383,7 @@ void add_train(CommandLine& line) {
       "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
       "The losses do not depend on --ranks, but for rounding (and --average-every, where each "
       "rank\n"
-      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --tp, --sp, --zero,\n"
+      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --tp, --cp, --sp, --zero,\n"
       "--bucket-mb or --recompute either, nor on --pp with any synchronous schedule but Chimera, "
       "not\n"
       "by a bit.");

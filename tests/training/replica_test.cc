@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -347,6 +348,49 @@ TEST(HalfPrecision, TrainsWithAScaledLossWhereItDoesNotWithout) {
   EXPECT_LT(testing::relative_difference(scaled, wide), 0.01) << "as good as f32";
   EXPECT_LT(scaled.back(), 0.4 * scaled.front()) << "it learns";
   EXPECT_GT(unscaled.back(), 0.8 * unscaled.front()) << "next to nothing of it is left";
+}
+
+// --- counts of targets ---
+
+// The losses of two steps of one micro-batch a rank, whose targets are counted ahead of the second
+// one by what `foretell(batch)` makes of its batch: nothing, or a part of it.
+using Foretell = std::function<std::optional<MicroBatch>(const MicroBatch&, int rank)>;
+std::vector<double> losses_of_two_steps(const Foretell& foretell) {
+  TinyRun run = run_of(0);
+  run.micro_batch = 2;
+  run.steps = 2;
+  std::vector<double> losses(2);
+  run_ranks(2, [&](const Job& job) {
+    TinyRank rank(job, run);
+    const StepFeed first = rank.steps->next().value(), second = rank.steps->next().value();
+    const MicroBatch own = first.own.front().view(), own_next = second.own.front().view();
+    const std::optional<MicroBatch> told = foretell(own_next, job.rank);
+    StepBatches next;
+    if (told) next.own = {&*told, 1};
+    const StepResult before =
+        rank.replica.step({.own = {&own, 1}, .next = told ? &next : nullptr}, 1, 3e-3);
+    const StepResult after = rank.replica.step({.own = {&own_next, 1}}, 2, 3e-3);
+    if (job.rank == 0) losses = {before.loss, after.loss};
+  });
+  return losses;
+}
+
+TEST(Counts, AreToldWithTheLossesOfTheStepBefore) {
+  const auto nothing = [](const MicroBatch&, int) { return std::optional<MicroBatch>(); };
+  const std::vector<double> asked = losses_of_two_steps(nothing);
+  EXPECT_EQ(losses_of_two_steps([](const MicroBatch& batch, int) { return batch; }), asked);
+  // Half of the targets were foretold, and nobody counted again.
+  const auto half = losses_of_two_steps([](MicroBatch batch, int) {
+    batch.targets = batch.targets.first(batch.targets.size() / 2);
+    return batch;
+  });
+  EXPECT_EQ(half[0], asked[0]);
+  EXPECT_DOUBLE_EQ(half[1], 2 * asked[1]);
+  // Where a rank does not know its next batch, all count when it is there.
+  const auto one = losses_of_two_steps([](const MicroBatch& batch, int rank) {
+    return rank == 0 ? std::optional(batch) : std::nullopt;
+  });
+  EXPECT_EQ(one, asked);
 }
 
 }  // namespace

@@ -267,10 +267,22 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
-  std::array<double, 4> more = {flag(trouble.kind != Trouble::none), square, measured,
-                                flag(batches.sign && batches.sign())};
+  // Ranks along the other axes have the same batches.
+  const bool counts_next =
+      batches.next != nullptr && mesh_.place().first_along(AxisSet::all().without(kBatchAxes));
+  const StepCounts next = counts_next ? gradients_.own_counts(*batches.next) : StepCounts();
+  std::array<double, 7> more = {flag(trouble.kind != Trouble::none),
+                                square,
+                                measured,
+                                flag(batches.sign && batches.sign()),
+                                flag(batches.next == nullptr),
+                                static_cast<double>(next.targets),
+                                static_cast<double>(next.samples)};
   StepResult result{gradients_.share(gradients_.all_counts(), more).front()};
-  const auto [troubled, squares, ranks, signs] = more;
+  const auto [troubled, squares, ranks, signs, unknown, targets, samples] = more;
+  if (unknown == 0) {
+    gradients_.expect({static_cast<int64_t>(targets), static_cast<int64_t>(samples)});
+  }
   result.signs = static_cast<int>(signs);
   result.loss_scale = loss_scale;
   if (ranks > 0) result.micro_batch_square = squares / ranks;

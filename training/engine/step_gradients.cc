@@ -54,25 +54,31 @@ void StepGradients::set_hooks(UnitHooks& hooks) {
   if (pipelined()) hooks_ = &polling_.emplace(hooks, executor_);
 }
 
-std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps) {
-  std::vector<StepCounts> counts(steps.size());
-  for (size_t step = 0; step < steps.size(); ++step) {
-    for (const MicroBatch& batch : steps[step].own) {
-      if (batch.weight == 0) continue;
-      counts[step].targets += model_.targets_in(batch);
-      if (mesh_.place().first_along(kTokenAxes)) counts[step].samples += batch.samples;
-    }
-  }
+StepCounts StepGradients::own_counts(const StepBatches& batches) {
   Communicator& ranks = mesh_.group(kBatchAxes);
-  for (size_t step = 0; step < steps.size(); ++step) {
-    const int64_t given = steps[step].targets;  // each rank counts its part of them
-    if (given == 0) continue;
-    counts[step].targets = given / ranks.size() + (ranks.rank() < given % ranks.size() ? 1 : 0);
+  StepCounts counts;
+  for (const MicroBatch& batch : batches.own) {
+    if (batch.weight == 0) continue;
+    counts.targets += model_.targets_in(batch);
+    if (mesh_.place().first_along(kTokenAxes)) counts.samples += batch.samples;
   }
-  all_counts_ = counts;
-  if (ranks.size() > 1) {
+  const int64_t given = batches.targets;  // each rank counts its part of them
+  if (given == 0) return counts;
+  counts.targets = given / ranks.size() + (ranks.rank() < given % ranks.size() ? 1 : 0);
+  return counts;
+}
+
+std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps) {
+  std::vector<StepCounts> counts;
+  for (const StepBatches& step : steps) counts.push_back(own_counts(step));
+  Communicator& ranks = mesh_.group(kBatchAxes);
+  const std::optional<StepCounts> expected = std::exchange(expected_, std::nullopt);
+  if (expected && steps.size() == 1) {
+    all_counts_ = {*expected};
+  } else {
+    all_counts_ = counts;
     const Buffer numbers{&all_counts_.front().targets, 2 * counts.size(), DType::i64};
-    counting_ = ranks.all_reduce_async(as_const(numbers), numbers);
+    if (ranks.size() > 1) counting_ = ranks.all_reduce_async(as_const(numbers), numbers);
   }
   return summed_ ? all_counts() : counts;
 }

@@ -31,6 +31,9 @@ struct StepBatches {
   // The loss is the sum over all ranks' targets divided by this. 0: by those that count, of which
   // there may be none.
   int64_t targets = 0;
+  // Those of the step after, where they are known on all ranks: what they have that counts is then
+  // told with this step's losses, instead of in a message of its own.
+  const StepBatches* next = nullptr;
   // Asked when this rank's gradients are there: whether it wants to tell all ranks something
   // (StepResult::signs).
   std::function<bool()> sign;
@@ -72,8 +75,13 @@ class StepGradients {
   void set_hooks(UnitHooks& hooks);
   void record(Trace& trace) { executor_.record(trace); }
 
+  // What this rank tells of a step's batches: what others have too it counts in part, or not at
+  // all.
+  StepCounts own_counts(const StepBatches& batches);
+  // The sum of it over all ranks, for the next count().
+  void expect(const StepCounts& all) { expected_ = all; }
   // What is to be known before backward begins: by how much gradients are scaled. Waits for other
-  // ranks only where gradients are summed.
+  // ranks only where gradients are summed and nothing was expected.
   std::vector<StepCounts> count(std::span<const StepBatches> steps);
   // Those of all ranks, once they are known.
   const std::vector<StepCounts>& all_counts();
@@ -118,6 +126,7 @@ class StepGradients {
   bool summed_;
   std::vector<StepCounts> all_counts_;
   Work counting_;  // in these
+  std::optional<StepCounts> expected_;
   ModelRunner runner_;
   pipeline::Executor executor_;
   pipeline::ModelStage stage_;

@@ -113,6 +113,8 @@ class Trainer::Loop {
     std::vector<StepResult> results;
     uint64_t samples = 0;
   };
+  StepFeed take_feed();
+  void look_ahead();
   StepsDone run_steps(uint64_t first, uint64_t last);
   void run_to_flush();
   void observe_noise(uint64_t samples);
@@ -135,6 +137,8 @@ class Trainer::Loop {
   std::optional<RunSaver> saver_;  // where there is a directory
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
+  std::optional<StepFeed> next_;  // taken already
+  std::exception_ptr why_not_next_;
   uint64_t resumed_at_ = 0;
   uint64_t done_ = 0;             // steps, up to the last flush
   uint64_t told_ = 0;             // of these
@@ -230,6 +234,21 @@ void Trainer::Loop::save_if_best(const Evaluation& validation) {
   if (options_.keep_best && saver_ && saver_->improves(validation.loss)) save_done(&validation);
 }
 
+StepFeed Trainer::Loop::take_feed() {
+  if (why_not_next_) std::rethrow_exception(std::exchange(why_not_next_, nullptr));
+  if (next_) return *std::exchange(next_, std::nullopt);
+  return feeds_->next().value();
+}
+
+// What is wrong with the next step is not this one's affair.
+void Trainer::Loop::look_ahead() {
+  try {
+    next_ = feeds_->next();
+  } catch (...) {
+    why_not_next_ = std::current_exception();
+  }
+}
+
 // Steps [first, last], counted from 1, without a flush in between.
 Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last) {
   StepsDone done;
@@ -238,7 +257,7 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
   std::vector<StepBatches> batches;
   std::vector<double> rates;
   for (uint64_t step = first; step <= last; ++step) {
-    taken.push_back(feeds_->next().value());
+    taken.push_back(take_feed());
     const StepFeed& feed = taken.back();
     own.push_back(views(feed));
     batches.push_back({.own = own.back(), .passes = static_cast<int64_t>(feed.passes)});
@@ -248,6 +267,10 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
     rates.push_back(options_.schedule.at(static_cast<int64_t>(step)));
     done.samples += feed.samples;
   }
+  if (first == last) look_ahead();
+  const std::vector<MicroBatch> next_own = next_ ? views(*next_) : std::vector<MicroBatch>();
+  const StepBatches next{.own = next_own};
+  if (next_) batches.back().next = &next;
   done.results = replica_.run(batches, static_cast<int64_t>(first), rates);
   return done;
 }

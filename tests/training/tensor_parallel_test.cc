@@ -120,6 +120,35 @@ TEST_P(Meshes, KeepActivationsInParts) {
   }
 }
 
+// Of a micro-batch large enough that its sums take turns.
+TEST_F(TensorParallel, SumsGoOnBesideTheProducts) {
+  const auto run = [](int tensor, bool sp, bool overlaps) {
+    TinyRun run;
+    run.mesh = {.tensor = tensor, .data = 1};
+    run.model.context = 128;
+    run.other_model = [=](const MeshPlace& place) {
+      return std::make_unique<Gpt>(
+          GptConfig{.layers = 1,
+                    .heads = 4,
+                    .width = 256,
+                    .context = 128,
+                    .compute = {.sequence_parallel = sp, .overlaps_sums = overlaps}},
+          place);
+    };
+    run.batch = run.micro_batch = 8;
+    run.steps = 3;
+    return run;
+  };
+  const Outcome alone = testing::train(1, run(1, false, true));
+  for (const bool sp : {false, true}) {
+    for (const bool overlaps : {false, true}) {
+      const Outcome found = testing::train(2, run(2, sp, overlaps));
+      EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+      EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+    }
+  }
+}
+
 TEST_F(TensorParallel, InitialValuesAreTheSameBits) {
   const auto still = [](const Grid& grid) {
     TinyRun run = run_of("gpt2", grid);

@@ -19,6 +19,8 @@ struct ComputeOptions {
   bool selective_recomputation = false;
   // Between layers each tensor rank has some of the tokens' rows (residual_stream.h).
   bool sequence_parallel = false;
+  // Sums over tensor ranks go on beside the products (parallel/sum_over_ranks.h).
+  bool overlaps_sums = true;
   ContextKind context = ContextKind::automatic;
   // Rows whose logits are there at once; 0: all, and they are kept for backward.
   int64_t loss_chunk = 0;

@@ -10,7 +10,8 @@ namespace tutti::training {
 namespace {
 
 ResidualStream stream_of(const ParameterTable& table, const DecoderOptions& options) {
-  return {table.mesh(), options.width, options.compute.sequence_parallel};
+  return {table.mesh(), options.width, options.compute.sequence_parallel,
+          options.compute.overlaps_sums};
 }
 
 StreamNorm norm_of(ParameterTable& table, const std::string& name, const DecoderOptions& options) {
@@ -53,8 +54,9 @@ Tensor DecoderEmbedding::forward(Pass& pass, ConstTensor) {
   Saved& saved = saved_[pass.slot];
   const std::span<const int32_t> tokens = pass.batch->tokens;
   // Of a token one rank has the row, and the others 0: no bit is lost in a sum of any type.
-  const Tensor output = stream_.sum_of_parts(
-      pass, pass.dtype, [&](Tensor part) { tokens_.forward(tokens, part, saved.tokens); });
+  const Tensor output = stream_.sum_of_parts(pass, pass.dtype, [&](Tensor part, RowsInTurn*) {
+    tokens_.forward(tokens, part, saved.tokens);
+  });
   if (positions_) {
     const ArenaScope scope(pass.arena);
     const Tensor places = pass.arena.take(output.dtype, output.rows, output.cols);
@@ -134,9 +136,10 @@ Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
     attention_.project(pass, stream_.whole(pass, saved.normal_1), saved.attention, qkv);
   });
   attention_.attend(pass, saved.attention);
-  const Tensor middle = saved.middle =
-      stream_.sum_of_parts(pass, type_of_parts(pass, pass.dtype),
-                           [&](Tensor part) { attention_.finish(pass, saved.attention, part); });
+  const Tensor middle = saved.middle = stream_.sum_of_parts(
+      pass, type_of_parts(pass, pass.dtype), [&](Tensor part, RowsInTurn* turns) {
+        attention_.finish(pass, saved.attention, part, turns);
+      });
   add_branch(pass, dropout_[0], input, middle);
 
   const Tensor before = arena.take(input.dtype, rows, mlp_.before_width());
@@ -146,12 +149,12 @@ Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
     mlp_.project(pass, stream_.whole(pass, saved.normal_2), saved.mlp, before);
   });
   if (!selective_) mlp_.activate(pass, saved.mlp);
-  const Tensor output =
-      stream_.sum_of_parts(pass, type_of_parts(pass, pass.dtype), [&](Tensor part) {
-        const ArenaScope scope(arena);
-        if (selective_) mlp_.activate(pass, saved.mlp);
-        mlp_.finish(pass, saved.mlp, part);
-      });
+  const Tensor output = stream_.sum_of_parts(pass, type_of_parts(pass, pass.dtype),
+                                             [&](Tensor part, RowsInTurn* turns) {
+                                               const ArenaScope scope(arena);
+                                               if (selective_) mlp_.activate(pass, saved.mlp);
+                                               mlp_.finish(pass, saved.mlp, part, turns);
+                                             });
   add_branch(pass, dropout_[1], middle, output);
   return output;
 }
@@ -164,17 +167,21 @@ Tensor DecoderBlock::backward(Pass& pass, ConstTensor output_gradient) {
   }
   mlp_.set_input(saved.mlp, stream_.whole(pass, saved.normal_2));
   const ConstTensor dropped_2 = dropped(pass, output_gradient, dropout_[1]);
-  Tensor branch = mlp_.backward(pass, stream_.whole(pass, dropped_2), saved.mlp);
-  const Tensor middle_gradient = norm_2_.backward(pass, stream_.sum(pass, branch), saved.norm_2);
+  Tensor branch = stream_.sum_of_gradients(pass, [&](RowsInTurn* turns) {
+    return mlp_.backward(pass, stream_.whole(pass, dropped_2), saved.mlp, turns);
+  });
+  const Tensor middle_gradient = norm_2_.backward(pass, branch, saved.norm_2);
   add(output_gradient, middle_gradient, middle_gradient);
 
   if (selective_) saved.normal_1 = norm_1_.forward(pass, saved.input, saved.norm_1);
   attention_.set_input(saved.attention, stream_.whole(pass, saved.normal_1));
   const ConstTensor dropped_1 = dropped(pass, middle_gradient, dropout_[0]);
-  branch =
-      attention_.backward(pass, stream_.whole(pass, dropped_1), saved.attention,
-                          [&](ConstTensor columns) { return stream_.all_columns(pass, columns); });
-  const Tensor input_gradient = norm_1_.backward(pass, stream_.sum(pass, branch), saved.norm_1);
+  const auto gather = [&](ConstTensor columns) { return stream_.all_columns(pass, columns); };
+  branch = stream_.sum_of_gradients(pass, [&](RowsInTurn* turns) {
+    return attention_.backward(pass, stream_.whole(pass, dropped_1), saved.attention, gather,
+                               turns);
+  });
+  const Tensor input_gradient = norm_1_.backward(pass, branch, saved.norm_1);
   add(middle_gradient, input_gradient, input_gradient);
   return input_gradient;
 }
@@ -205,8 +212,9 @@ Tensor DecoderHead::forward(Pass& pass, ConstTensor input) {
 
 Tensor DecoderHead::backward(Pass& pass, ConstTensor) {
   Saved& saved = saved_[pass.slot];
-  const Tensor gradient = output_.backward(pass, saved.output);
-  return norm_.backward(pass, stream_.sum(pass, gradient), saved.norm);
+  const Tensor gradient = stream_.sum_of_gradients(
+      pass, [&](RowsInTurn* turns) { return output_.backward(pass, saved.output, turns); });
+  return norm_.backward(pass, gradient, saved.norm);
 }
 
 }  // namespace tutti::training

@@ -142,11 +142,11 @@ void OutputLayer::start_backward(Pass& pass, const Saved& saved, int64_t row, Te
       logits);
 }
 
-Tensor OutputLayer::backward(Pass& pass, Saved& saved) const {
+Tensor OutputLayer::backward(Pass& pass, Saved& saved, RowsInTurn* turns) const {
   if (chunk_ == 0) {
     start_backward(pass, saved, 0, saved.logits);
     saved.linear.input = saved.input;
-    return linear_.backward(pass, saved.logits, saved.linear);
+    return linear_.backward(pass, saved.logits, saved.linear, turns);
   }
   const DType type = type_of_parts(pass, saved.input.dtype);
   const Tensor gradient = pass.arena.take(type, saved.input.rows, saved.input.cols);

@@ -36,7 +36,7 @@ class OutputLayer {
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // The input's gradient: a part of a sum over the tensor ranks, of type_of_parts(). `saved` stays
   // until the weights' work is done.
-  Tensor backward(Pass& pass, Saved& saved) const;
+  Tensor backward(Pass& pass, Saved& saved, RowsInTurn* turns = nullptr) const;
 
  private:
   // Of this rank's vocabulary, by themselves.

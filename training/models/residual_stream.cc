@@ -5,10 +5,12 @@
 
 namespace tutti::training {
 
-ResidualStream::ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel)
+ResidualStream::ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel,
+                               bool overlaps)
     : place_(place),
       width_(width),
-      layout_(sequence_parallel && place.size(Axis::tensor) > 1 ? kTensorRows : kReplicated) {}
+      layout_(sequence_parallel && place.size(Axis::tensor) > 1 ? kTensorRows : kReplicated),
+      overlaps_(overlaps) {}
 
 PartOf ResidualStream::own_rows(const Pass& pass) const {
   const int64_t all = rows(pass);
@@ -23,18 +25,6 @@ ConstTensor ResidualStream::whole(Pass& pass, ConstTensor own) const {
 ConstTensor ResidualStream::all_columns(Pass& pass, ConstTensor own) const {
   return convert_layout(pass, place_, own, {own.rows, own.cols * place_.size(Axis::tensor)},
                         kTensorColumns, kReplicated);
-}
-
-Tensor ResidualStream::sum(Pass& pass, Tensor part) const {
-  const Tensor found = converted(pass, part);
-  if (found.dtype == pass.dtype) return found;
-  const Tensor result = take(pass);
-  convert(found, result);
-  return result;
-}
-
-Tensor ResidualStream::converted(Pass& pass, Tensor part) const {
-  return convert_layout(pass, place_, part, {rows(pass), width_}, kTensorPartial, layout_);
 }
 
 Tensor ResidualStream::take(Pass& pass) const {

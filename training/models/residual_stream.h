@@ -15,14 +15,15 @@
 #include "training/kernels/part_of.h"
 #include "training/modules/norm.h"
 #include "training/parallel/convert_layout.h"
+#include "training/parallel/sum_over_ranks.h"
 
 namespace tutti::training {
 
 class ResidualStream {
  public:
   // Of the model's rank; what is a part of a sum over tensor ranks is one only if there are
-  // several.
-  ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel);
+  // several. `overlaps`: as of SumOverRanks.
+  ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel, bool overlaps);
 
   const ActivationLayout& layout() const { return layout_; }
   const MeshPlace& place() const { return place_; }
@@ -35,33 +36,48 @@ class ResidualStream {
   ConstTensor whole(Pass& pass, ConstTensor own) const;
   // All columns of what tensor ranks have equal shares of.
   ConstTensor all_columns(Pass& pass, ConstTensor own) const;
-  // Rows of the stream: the sum over tensor ranks of what make(part) writes, all rows x width of a
-  // type.
+  // Rows of the stream: the sum over tensor ranks of what make(part, turns) writes, all rows x
+  // width of a type.
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
-  // The same of a part that is there; it is lost.
-  Tensor sum(Pass& pass, Tensor part) const;
+  // The same of what make(turns) returns; it is lost.
+  template <typename Make>
+  Tensor sum_of_gradients(Pass& pass, const Make& make) const;
 
  private:
-  Tensor converted(Pass& pass, Tensor part) const;
+  SumOverRanks sum(Pass& pass) const {
+    return {pass, place_, {rows(pass), width_}, layout_, overlaps_};
+  }
   Tensor take(Pass& pass) const;
 
   MeshPlace place_;
   int64_t width_;
   ActivationLayout layout_;
+  bool overlaps_;
 };
 
 template <typename Make>
 Tensor ResidualStream::sum_of_parts(Pass& pass, DType type, const Make& make) const {
+  SumOverRanks sum = this->sum(pass);
   const Tensor result = take(pass);
   if (!shares_rows() && type == pass.dtype) {
-    make(result);
-    return converted(pass, result);
+    make(result, &sum);
+    return sum.finish(result);
   }
   const ArenaScope scope(pass.arena);
   const Tensor part = pass.arena.take(type, rows(pass), width_);
-  make(part);
-  convert(converted(pass, part), result);
+  make(part, &sum);
+  convert(sum.finish(part), result);
+  return result;
+}
+
+template <typename Make>
+Tensor ResidualStream::sum_of_gradients(Pass& pass, const Make& make) const {
+  SumOverRanks sum = this->sum(pass);
+  const Tensor found = sum.finish(make(&sum));
+  if (found.dtype == pass.dtype) return found;
+  const Tensor result = take(pass);
+  convert(found, result);
   return result;
 }
 

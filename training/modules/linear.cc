@@ -65,6 +65,16 @@ void sum_of_products(Arena& arena, int count, Tensor sum, const Term& term) {
   }
 }
 
+// compute(rows) for all rows, which `turns` is told of.
+template <typename Compute>
+void for_each_turn(Tensor result, RowsInTurn* turns, const Compute& compute) {
+  if (turns == nullptr || turns->parts().empty()) return compute(Share{0, result.rows});
+  for (size_t part = 0; part < turns->parts().size(); ++part) {
+    compute(turns->parts()[part]);
+    turns->done(result, part);
+  }
+}
+
 }  // namespace
 
 BitsOf bits_of(const Pass& pass) { return pass.slices > 1 ? BitsOf::shape : BitsOf::strides; }
@@ -128,7 +138,8 @@ Tensor Linear::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   return output;
 }
 
-void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output) const {
+void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
+                     RowsInTurn* turns) const {
   saved.input = input;
   const Tensor weight = rows_of(weight_->value);
   const ConstTensor bias =
@@ -148,7 +159,10 @@ void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output)
                                product, GemmMode::overwrite, slice == 0 ? bias : ConstTensor{});
                     });
   } else {
-    multiply(pass, input, Transpose::no, weight, Transpose::yes, output, GemmMode::overwrite, bias);
+    for_each_turn(output, turns, [&](const Share& rows) {
+      multiply(pass, input.row_range(rows.first, rows.count), Transpose::no, weight, Transpose::yes,
+               output.row_range(rows.first, rows.count), GemmMode::overwrite, bias);
+    });
   }
 }
 
@@ -159,7 +173,7 @@ void Linear::add_input_gradient(const Pass& pass, ConstTensor output_gradient, c
            mode);
 }
 
-Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
+Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns) {
   const Linear& first = *layers.front().layer;
   const ConstTensor dy = layers.front().output_gradient;
   const bool in_slices = first.cuts_outputs(pass);
@@ -188,7 +202,13 @@ Tensor Linear::backward_input(Pass& pass, std::span<const Backward> layers) {
                Transpose::no, gradient.col_range(at.first, at.count));
     });
   } else {
-    add_all([](const Linear& at) { return std::vector<Share>{{0, at.outputs_}}; }, 0, gradient);
+    for_each_turn(gradient, turns, [&](const Share& rows) {
+      add_all(
+          [](const Linear& at) {
+            return std::vector<Share>{{0, at.outputs_}};
+          },
+          rows.first, gradient.row_range(rows.first, rows.count));
+    });
   }
   for (const Backward& at : layers) at.saved->output_gradient = at.output_gradient;
   return gradient;
@@ -199,8 +219,8 @@ Tensor Linear::backward_input(Pass& pass, ConstTensor output_gradient, Saved& sa
   return backward_input(pass, {&only, 1});
 }
 
-Tensor Linear::backward(Pass& pass, std::span<const Backward> layers) {
-  const Tensor gradient = backward_input(pass, layers);
+Tensor Linear::backward(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns) {
+  const Tensor gradient = backward_input(pass, layers, turns);
   for (const auto& [layer, output_gradient, saved] : layers) {
     pass.finish([layer, &pass, saved] { layer->backward_weight(pass, *saved); });
   }
@@ -226,9 +246,10 @@ void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   if (bias_ != nullptr) add_column_sums(dy, columns_of(bias_->gradient), pass.arena);
 }
 
-Tensor Linear::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+Tensor Linear::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
+                        RowsInTurn* turns) const {
   const Backward only{this, output_gradient, &saved};
-  return backward(pass, {&only, 1});
+  return backward(pass, {&only, 1}, turns);
 }
 
 }  // namespace tutti::training

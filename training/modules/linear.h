@@ -24,6 +24,7 @@
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
 #include "training/kernels/gemm.h"
+#include "training/modules/rows_in_turn.h"
 
 namespace tutti::training {
 
@@ -72,21 +73,25 @@ class Linear {
   int64_t outputs() const { return outputs_; }  // on this rank
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // `output`: rows x outputs, the caller's; of a layer that is cut by its inputs of
-  // type_of_parts().
-  void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output) const;
+  // type_of_parts(). `turns` (null: all rows at once) is told of its rows.
+  void forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
+               RowsInTurn* turns = nullptr) const;
   // Of a layer that is cut by its outputs: of type_of_parts().
   Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved) const;
   // Both; the weights now or later, as the pass says. `saved` stays where it is until then.
-  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  // `turns` is told of the input gradient's rows.
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
+                  RowsInTurn* turns = nullptr) const;
   // The same of several layers with one input, cut in one way, whose gradients are added up.
   struct Backward {
     const Linear* layer;
     ConstTensor output_gradient;
     Saved* saved;
   };
-  static Tensor backward_input(Pass& pass, std::span<const Backward> layers);
-  static Tensor backward(Pass& pass, std::span<const Backward> layers);
+  static Tensor backward_input(Pass& pass, std::span<const Backward> layers,
+                               RowsInTurn* turns = nullptr);
+  static Tensor backward(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns = nullptr);
 
  private:
   // Of the cut dimension what slice `slice` of all is, of each packed part, as this rank has it.

@@ -65,8 +65,8 @@ void Mlp::activate(Pass& pass, Saved& saved) const {
   saved.out.input = active;
 }
 
-void Mlp::finish(Pass& pass, Saved& saved, Tensor output) const {
-  out_.forward(pass, saved.out.input, saved.out, output);
+void Mlp::finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns) const {
+  out_.forward(pass, saved.out.input, saved.out, output, turns);
 }
 
 void Mlp::set_input(Saved& saved, ConstTensor input) const {
@@ -74,19 +74,20 @@ void Mlp::set_input(Saved& saved, ConstTensor input) const {
   saved.up.input = input;
 }
 
-Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
+                     RowsInTurn* turns) const {
   const Tensor active_gradient = out_.backward(pass, output_gradient, saved.out);
   const Tensor before = saved.before;
   if (!up_) {
     gelu_backward(before, active_gradient, active_gradient);
-    return in_.backward(pass, active_gradient, saved.in);
+    return in_.backward(pass, active_gradient, saved.in, turns);
   }
   const Tensor gradient = as_halves(pass.arena.take(before.dtype, before.rows, before.cols));
   swiglu_backward(half(as_halves(before), 0), half(as_halves(before), 1), active_gradient,
                   half(gradient, 0), half(gradient, 1));
   const std::array<Linear::Backward, 2> layers = {
       {{&in_, half(gradient, 0), &saved.in}, {&*up_, half(gradient, 1), &saved.up}}};
-  return Linear::backward(pass, layers);
+  return Linear::backward(pass, layers, turns);
 }
 
 }  // namespace tutti::training

@@ -41,12 +41,13 @@ class Mlp {
   // The activation that the last layer needs, from `before`: sets saved.out.input.
   void activate(Pass& pass, Saved& saved) const;
   // `output`: rows x width, of type_of_parts() (linear.h).
-  void finish(Pass& pass, Saved& saved, Tensor output) const;
+  void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns = nullptr) const;
   int64_t before_width() const;
 
   void set_input(Saved& saved, ConstTensor input) const;
   // Needs the input and the activation.
-  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
+                  RowsInTurn* turns = nullptr) const;
 
  private:
   MlpOptions options_;  // with this rank's hidden values

@@ -216,8 +216,8 @@ void SelfAttention::attend(Pass& pass, Saved& saved) const {
   causal_attention(shape, inputs, saved.attended, saved.lse, pass.arena);
 }
 
-void SelfAttention::finish(Pass& pass, Saved& saved, Tensor output) const {
-  out_.forward(pass, saved.attended, saved.out, output);
+void SelfAttention::finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns) const {
+  out_.forward(pass, saved.attended, saved.out, output, turns);
 }
 
 void SelfAttention::set_input(Saved& saved, ConstTensor input) const {
@@ -278,7 +278,7 @@ void SelfAttention::attention_backward(Pass& pass, const AttentionShape& shape,
 }
 
 Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
-                               const Gather& gather) const {
+                               const Gather& gather, RowsInTurn* turns) const {
   const Tensor attended_gradient = out_.backward(pass, output_gradient, saved.out);
   const Tensor gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
   if (pass.slices > 1 && group_ > 1 && pass.batch->deal == nullptr) {
@@ -292,7 +292,7 @@ Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& s
   for (size_t i = 0; i < in_.size(); ++i) {
     layers.push_back({&in_[i], part(gradient, i), &saved.in[i]});
   }
-  return Linear::backward(pass, layers);
+  return Linear::backward(pass, layers, turns);
 }
 
 }  // namespace tutti::training

@@ -58,7 +58,7 @@ class SelfAttention {
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const;
   void attend(Pass& pass, Saved& saved) const;
   // `output`: rows x width, of type_of_parts() (linear.h).
-  void finish(Pass& pass, Saved& saved, Tensor output) const;
+  void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns = nullptr) const;
   int64_t projected_width() const;
   // AttentionOverRanks::message_bytes(), where tokens are dealt out.
   int64_t message_bytes(const MicroBatch& batch, DType type) const;
@@ -68,8 +68,8 @@ class SelfAttention {
   using Gather = std::function<ConstTensor(ConstTensor)>;
   // Needs the input. `gather` is called in deterministic mode where tensor ranks share heads of
   // keys.
-  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
-                  const Gather& gather = {}) const;
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved, const Gather& gather = {},
+                  RowsInTurn* turns = nullptr) const;
 
  private:
   // Of all ranks' heads.

@@ -364,6 +364,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
+      {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
       {"parallel.cp_kind", options.mesh.context > 1, "--cp"},
       {"parallel.partition_activations", options.mesh.tensor > 1 && options.recompute == "full",
        "--tp and --recompute full"},

@@ -68,6 +68,10 @@ void describe_parallel(Schema& schema, RunOptions& options) {
            "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
       .flag("--sp,--sequence-parallel");
   schema
+      .add("parallel.tp_overlap", options.overlaps_sums,
+           "do not sum over the --tp ranks beside the products whose rows are summed")
+      .flag("--no-tp-overlap", false);
+  schema
       .add("parallel.cp", options.mesh.context,
            "context-parallel ranks: each has some of every sample's tokens, of gpt2 and llama")
       .between(1, 65536)
@@ -202,6 +206,7 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
                            StatisticsReducer* statistics) {
   return {.compute = {.selective_recomputation = options.recompute == "selective",
                       .sequence_parallel = options.sequence_parallel,
+                      .overlaps_sums = options.overlaps_sums,
                       .context = options.context_kind,
                       .loss_chunk = options.loss_chunk,
                       .slices = static_cast<int>(options.training.cut_slices.value_or(1))},

@@ -37,6 +37,7 @@ struct RunOptions {
   std::optional<int64_t> base_batch;
   std::string recompute = "none";
   bool sequence_parallel = false;
+  bool overlaps_sums = true;
   ContextKind context_kind = ContextKind::automatic;
   bool partition_activations = false;
   int64_t loss_chunk = 0;  // 0: all of a micro-batch's tokens

@@ -119,8 +119,8 @@ GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
   GroupTable table{.group_of = std::vector<int>(specs.size())};
   for (const auto& [key, its] : by_key) {
     if (key == Key()) continue;
-    for (const int parameter : its)
-      table.group_of[at(parameter)] = static_cast<int>(table.more.size());
+    const auto group = static_cast<int>(table.more.size());
+    for (const int parameter : its) table.group_of[at(parameter)] = group;
     table.more.push_back(key.first);
   }
   return table;

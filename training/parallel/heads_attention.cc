@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Heads, as columns of `size` values each.
+// A rank's heads, of all heads.
 struct Heads {
   Share queries;
   Share keys;

@@ -27,17 +27,13 @@ void convert_rows(ConstTensor from, Tensor to) {
 }
 
 // Keys and the values beside them, row by row, so that rows are one message.
-template <bool is_const>
-struct BasicKeysAndValues {
-  BasicTensor<is_const> all;
+struct KeysAndValues {
+  Tensor all;
 
-  BasicTensor<is_const> keys() const { return all.col_range(0, all.cols / 2); }
-  BasicTensor<is_const> values() const { return all.col_range(all.cols / 2, all.cols / 2); }
-  BasicKeysAndValues rows(const Share& rows) const {
-    return {all.row_range(rows.first, rows.count)};
-  }
+  Tensor keys() const { return all.col_range(0, all.cols / 2); }
+  Tensor values() const { return all.col_range(all.cols / 2, all.cols / 2); }
+  KeysAndValues rows(const Share& rows) const { return {all.row_range(rows.first, rows.count)}; }
 };
-using KeysAndValues = BasicKeysAndValues<false>;
 
 // Of one size for all micro-batches of a shape, whose deals are not quite even.
 int64_t rows_of_message(const TokenDeal& deal) {

@@ -56,7 +56,8 @@ Work SumOverRanks::start(Tensor result, int turn) {
 
 void SumOverRanks::done(Tensor result, size_t part) {
   const size_t of_a_turn = parts_.size() / static_cast<size_t>(turns_);
-  if ((part + 1) % of_a_turn == 0) sums_.push_back(start(result, static_cast<int>(part / of_a_turn)));
+  if ((part + 1) % of_a_turn == 0)
+    sums_.push_back(start(result, static_cast<int>(part / of_a_turn)));
   for (Work& sum : sums_) sum.test();
 }
 

@@ -45,8 +45,7 @@ void check(Mesh& mesh, const WholeShape& whole, const ActivationLayout& to, bool
   EXPECT_EQ(told, sum.parts().empty() ? 0 : whole.rows);
   if (sum.parts().empty()) fill(part, {0, whole.rows}, rank);
   const Tensor found = sum.finish(part);
-  const Share own =
-      to == kReplicated ? Share{0, whole.rows} : even_share(whole.rows, rank, ranks);
+  const Share own = to == kReplicated ? Share{0, whole.rows} : even_share(whole.rows, rank, ranks);
   ASSERT_EQ(found.rows, own.count);
   for (int64_t row = 0; row < found.rows; ++row) {
     for (int64_t col = 0; col < found.cols; ++col) {

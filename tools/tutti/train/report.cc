@@ -106,7 +106,7 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
   part("gathered buckets", memory.storage.gathered);
   part("padding", memory.storage.padding);
   part("activations", memory.activations);
-  part("stage boundaries", memory.boundaries);
+  part("messages between ranks", memory.boundaries);
   part("compression", memory.compression);
   part("copies to save", memory.copies);
   part("(the whole process, PSS)", process_bytes);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -120,31 +121,38 @@ TEST_P(Meshes, KeepActivationsInParts) {
   }
 }
 
-// Of a micro-batch large enough that its sums take turns.
-TEST_F(TensorParallel, SumsGoOnBesideTheProducts) {
-  const auto run = [](int tensor, bool sp, bool overlaps) {
+// Of a micro-batch large enough to be cut into parts, whose sums take turns.
+TEST_F(TensorParallel, SumsGoOnBesideWhatIsComputed) {
+  const auto run = [](int tensor, bool sp, bool overlaps, bool selective = false, int stages = 1) {
     TinyRun run;
-    run.mesh = {.tensor = tensor, .data = 1};
+    run.mesh = {.tensor = tensor, .data = 1, .pipeline = stages};
     run.model.context = 128;
     run.other_model = [=](const MeshPlace& place) {
-      return std::make_unique<Gpt>(
-          GptConfig{.layers = 1,
-                    .heads = 4,
-                    .width = 256,
-                    .context = 128,
-                    .compute = {.sequence_parallel = sp, .overlaps_sums = overlaps}},
-          place);
+      return std::make_unique<Gpt>(GptConfig{.layers = 1,
+                                             .heads = 4,
+                                             .width = 256,
+                                             .context = 128,
+                                             .dropout = 0.1,
+                                             .compute = {.selective_recomputation = selective,
+                                                         .sequence_parallel = sp,
+                                                         .overlaps_sums = overlaps}},
+                                   place);
     };
-    run.batch = run.micro_batch = 8;
+    run.replica.pipeline.schedule = stages > 1 ? "zb-h1" : "1f1b";
+    run.replica.runner.checkpoint_units = !sp && !selective && stages == 1;
+    run.batch = run.micro_batch = 7;
     run.steps = 3;
     return run;
   };
   const Outcome alone = testing::train(1, run(1, false, true));
   for (const bool sp : {false, true}) {
     for (const bool overlaps : {false, true}) {
-      const Outcome found = testing::train(2, run(2, sp, overlaps));
-      EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
-      EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+      for (const auto& [selective, stages] : {std::pair(false, 1), {true, 1}, {false, 2}}) {
+        SCOPED_TRACE(cat(sp, overlaps, selective, stages));
+        const Outcome found = testing::train(2 * stages, run(2, sp, overlaps, selective, stages));
+        EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+        EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+      }
     }
   }
 }

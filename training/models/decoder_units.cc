@@ -1,5 +1,7 @@
 #include "training/models/decoder_units.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -124,66 +126,154 @@ void DecoderBlock::add_branch(Pass& pass, const Dropout& dropout, ConstTensor in
   add(input, branch, branch);
 }
 
-Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
-  Saved& saved = saved_[pass.slot];
-  Arena& arena = pass.arena;
-  const int64_t rows = stream_.rows(pass);
+// `rows`: of the stream that this rank has.
+std::vector<DecoderBlock::Part> DecoderBlock::cut(const Pass& pass, int64_t rows) const {
+  const MicroBatch& all = *pass.batch;
+  const int64_t count = stream_.parts(pass);
+  std::vector<Part> parts(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    Part& part = parts[static_cast<size_t>(i)];
+    part.batch = all;
+    part.rows = {0, rows};
+    if (count == 1) break;
+    const int64_t context = rows / all.samples;
+    const Share samples = even_share(all.samples, i, count);
+    part.rows = {samples.first * context, samples.count * context};
+    part.batch.samples = samples.count;
+    part.batch.first_sample += static_cast<uint64_t>(samples.first);
+    for (std::span<const int32_t>* tokens : {&part.batch.tokens, &part.batch.document_starts}) {
+      if (tokens->empty()) continue;
+      *tokens = tokens->subspan(static_cast<size_t>(part.rows.first),
+                                static_cast<size_t>(part.rows.count));
+    }
+  }
+  return parts;
+}
+
+// With the samples of the part.
+void DecoderBlock::enter(Part& part, const Pass& pass) {
+  PassContext context = pass;
+  context.batch = &part.batch;
+  part.pass.emplace(Pass{context, pass.arena});
+  part.pass->recomputing = pass.recomputing;
+  part.pass->split = pass.split;
+}
+
+void DecoderBlock::attend(Part& part, ConstTensor input) const {
+  Pass& pass = *part.pass;
+  Saved& saved = part.saved;
   saved.input = input;
-  const Tensor qkv = arena.take(input.dtype, rows, attention_.projected_width());
-  recomputable(arena, [&] {
+  const Tensor qkv = pass.arena.take(input.dtype, stream_.rows(pass), attention_.projected_width());
+  recomputable(pass.arena, [&] {
     saved.normal_1 = norm_1_.forward(pass, input, saved.norm_1);
-    const ArenaScope scope(arena);
+    const ArenaScope scope(pass.arena);
     attention_.project(pass, stream_.whole(pass, saved.normal_1), saved.attention, qkv);
   });
   attention_.attend(pass, saved.attention);
-  const Tensor middle = saved.middle = stream_.sum_of_parts(
-      pass, type_of_parts(pass, pass.dtype), [&](Tensor part, RowsInTurn* turns) {
-        attention_.finish(pass, saved.attention, part, turns);
-      });
-  add_branch(pass, dropout_[0], input, middle);
+  saved.middle = stream_.take(pass);
+  part.sum = stream_.start_sum(
+      pass, saved.middle, type_of_parts(pass, pass.dtype),
+      [&](Tensor sum, RowsInTurn* turns) { attention_.finish(pass, saved.attention, sum, turns); });
+}
 
-  const Tensor before = arena.take(input.dtype, rows, mlp_.before_width());
-  recomputable(arena, [&] {
-    saved.normal_2 = norm_2_.forward(pass, middle, saved.norm_2);
-    const ArenaScope scope(arena);
+void DecoderBlock::feed_forward(Part& part, Tensor output) const {
+  Pass& pass = *part.pass;
+  Saved& saved = part.saved;
+  stream_.finish(pass, *part.sum);
+  add_branch(pass, dropout_[0], saved.input, saved.middle);
+  const Tensor before = pass.arena.take(output.dtype, stream_.rows(pass), mlp_.before_width());
+  recomputable(pass.arena, [&] {
+    saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
+    const ArenaScope scope(pass.arena);
     mlp_.project(pass, stream_.whole(pass, saved.normal_2), saved.mlp, before);
   });
   if (!selective_) mlp_.activate(pass, saved.mlp);
-  const Tensor output = stream_.sum_of_parts(pass, type_of_parts(pass, pass.dtype),
-                                             [&](Tensor part, RowsInTurn* turns) {
-                                               const ArenaScope scope(arena);
-                                               if (selective_) mlp_.activate(pass, saved.mlp);
-                                               mlp_.finish(pass, saved.mlp, part, turns);
-                                             });
-  add_branch(pass, dropout_[1], middle, output);
+  part.sum = stream_.start_sum(pass, output, type_of_parts(pass, pass.dtype),
+                               [&](Tensor sum, RowsInTurn* turns) {
+                                 const ArenaScope scope(pass.arena);
+                                 if (selective_) mlp_.activate(pass, saved.mlp);
+                                 mlp_.finish(pass, saved.mlp, sum, turns);
+                               });
+}
+
+Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
+  std::vector<Part>& parts = parts_[pass.slot] = cut(pass, input.rows);
+  const Tensor output = pass.arena.take(input.dtype, input.rows, input.cols);
+  const auto rows_of = [](auto all, const Part& part) {
+    return all.row_range(part.rows.first, part.rows.count);
+  };
+  for (Part& part : parts) {
+    enter(part, pass);
+    attend(part, rows_of(input, part));
+  }
+  for (Part& part : parts) feed_forward(part, rows_of(output, part));
+  for (Part& part : parts) {
+    stream_.finish(*part.pass, *part.sum);
+    add_branch(*part.pass, dropout_[1], part.saved.middle, rows_of(output, part));
+  }
   return output;
 }
 
-Tensor DecoderBlock::backward(Pass& pass, ConstTensor output_gradient) {
-  Saved& saved = saved_[pass.slot];
+void DecoderBlock::feed_forward_backward(Part& part, ConstTensor output_gradient) const {
+  Pass& pass = *part.pass;
+  Saved& saved = part.saved;
   if (selective_) {
     mlp_.activate(pass, saved.mlp);
     saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
   }
   mlp_.set_input(saved.mlp, stream_.whole(pass, saved.normal_2));
-  const ConstTensor dropped_2 = dropped(pass, output_gradient, dropout_[1]);
-  Tensor branch = stream_.sum_of_gradients(pass, [&](RowsInTurn* turns) {
-    return mlp_.backward(pass, stream_.whole(pass, dropped_2), saved.mlp, turns);
+  const ConstTensor gradient = dropped(pass, output_gradient, dropout_[1]);
+  part.sum = stream_.start_sum_of_gradients(pass, [&](RowsInTurn* turns) {
+    return mlp_.backward(pass, stream_.whole(pass, gradient), saved.mlp, turns);
   });
-  const Tensor middle_gradient = norm_2_.backward(pass, branch, saved.norm_2);
-  add(output_gradient, middle_gradient, middle_gradient);
+}
 
+void DecoderBlock::attend_backward(Part& part, ConstTensor output_gradient) const {
+  Pass& pass = *part.pass;
+  Saved& saved = part.saved;
+  part.gradient = norm_2_.backward(pass, stream_.finish_gradients(pass, *part.sum), saved.norm_2);
+  add(output_gradient, part.gradient, part.gradient);
   if (selective_) saved.normal_1 = norm_1_.forward(pass, saved.input, saved.norm_1);
   attention_.set_input(saved.attention, stream_.whole(pass, saved.normal_1));
-  const ConstTensor dropped_1 = dropped(pass, middle_gradient, dropout_[0]);
+  const ConstTensor gradient = dropped(pass, part.gradient, dropout_[0]);
   const auto gather = [&](ConstTensor columns) { return stream_.all_columns(pass, columns); };
-  branch = stream_.sum_of_gradients(pass, [&](RowsInTurn* turns) {
-    return attention_.backward(pass, stream_.whole(pass, dropped_1), saved.attention, gather,
-                               turns);
+  part.sum = stream_.start_sum_of_gradients(pass, [&](RowsInTurn* turns) {
+    return attention_.backward(pass, stream_.whole(pass, gradient), saved.attention, gather, turns);
   });
-  const Tensor input_gradient = norm_1_.backward(pass, branch, saved.norm_1);
-  add(middle_gradient, input_gradient, input_gradient);
-  return input_gradient;
+}
+
+Tensor DecoderBlock::input_gradient(Part& part) const {
+  Pass& pass = *part.pass;
+  const Tensor gradient =
+      norm_1_.backward(pass, stream_.finish_gradients(pass, *part.sum), part.saved.norm_1);
+  add(part.gradient, gradient, gradient);
+  return gradient;
+}
+
+Tensor DecoderBlock::backward(Pass& pass, ConstTensor output_gradient) {
+  std::vector<Part>& parts = parts_[pass.slot];
+  const auto rows_of = [](auto all, const Part& part) {
+    return all.row_range(part.rows.first, part.rows.count);
+  };
+  for (Part& part : parts) {
+    enter(part, pass);
+    feed_forward_backward(part, rows_of(output_gradient, part));
+  }
+  for (Part& part : parts) attend_backward(part, rows_of(output_gradient, part));
+  Tensor gradient;
+  for (Part& part : parts) {
+    const Tensor its = input_gradient(part);
+    if (parts.size() == 1) {
+      gradient = its;
+    } else {
+      if (gradient.empty()) {
+        gradient = pass.arena.take(its.dtype, output_gradient.rows, output_gradient.cols);
+      }
+      copy(its, rows_of(gradient, part));
+    }
+    std::ranges::move(part.pass->weight_work, std::back_inserter(pass.weight_work));
+  }
+  return gradient;
 }
 
 ConstTensor DecoderBlock::dropped(Pass& pass, ConstTensor gradient, const Dropout& dropout) const {
@@ -212,9 +302,9 @@ Tensor DecoderHead::forward(Pass& pass, ConstTensor input) {
 
 Tensor DecoderHead::backward(Pass& pass, ConstTensor) {
   Saved& saved = saved_[pass.slot];
-  const Tensor gradient = stream_.sum_of_gradients(
+  ResidualStream::Sum sum = stream_.start_sum_of_gradients(
       pass, [&](RowsInTurn* turns) { return output_.backward(pass, saved.output, turns); });
-  return norm_.backward(pass, gradient, saved.norm);
+  return norm_.backward(pass, stream_.finish_gradients(pass, sum), saved.norm);
 }
 
 }  // namespace tutti::training

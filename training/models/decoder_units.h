@@ -73,6 +73,25 @@ class DecoderBlock : public Unit {
     Mlp::Saved mlp;
   };
 
+  // Some of the samples, or all: their sums over tensor ranks go on while the others compute
+  // (Wang et al.: Domino, 2024).
+  struct Part {
+    MicroBatch batch;
+    Share rows;  // of the stream
+    Saved saved;
+    std::optional<Pass> pass;  // forward's, then backward's
+    std::optional<ResidualStream::Sum> sum;
+    Tensor gradient;  // of what is in the middle
+  };
+
+  std::vector<Part> cut(const Pass& pass, int64_t rows) const;
+  static void enter(Part& part, const Pass& pass);
+  void attend(Part& part, ConstTensor input) const;
+  void feed_forward(Part& part, Tensor output) const;
+  void feed_forward_backward(Part& part, ConstTensor output_gradient) const;
+  void attend_backward(Part& part, ConstTensor output_gradient) const;
+  Tensor input_gradient(Part& part) const;
+
   template <typename Body>
   void recomputable(Arena& arena, Body&& body) const;
   void add_branch(Pass& pass, const Dropout& dropout, ConstTensor input, Tensor branch) const;
@@ -87,7 +106,7 @@ class DecoderBlock : public Unit {
   StreamNorm norm_2_;
   Mlp mlp_;
   std::array<Dropout, 2> dropout_;
-  Slots<Saved> saved_;
+  Slots<std::vector<Part>> parts_;
 };
 
 // The last normalization, the output layer and the loss.

@@ -1,9 +1,18 @@
 #include "training/models/residual_stream.h"
 
+#include <algorithm>
+
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training {
+namespace {
+
+// Smaller sums cost more than what they hide.
+constexpr int64_t kLeastBytes = 256 << 10;
+constexpr int64_t kMostParts = 8;
+
+}  // namespace
 
 ResidualStream::ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel,
                                bool overlaps)
@@ -25,6 +34,29 @@ ConstTensor ResidualStream::whole(Pass& pass, ConstTensor own) const {
 ConstTensor ResidualStream::all_columns(Pass& pass, ConstTensor own) const {
   return convert_layout(pass, place_, own, {own.rows, own.cols * place_.size(Axis::tensor)},
                         kTensorColumns, kReplicated);
+}
+
+int64_t ResidualStream::parts(const Pass& pass) const {
+  const MicroBatch& batch = *pass.batch;
+  const bool one_by_one = shares_rows() || batch.positions > 0 || pass.slices > 1;
+  if (!overlaps_ || place_.size(Axis::tensor) == 1 || pass.mesh == nullptr || one_by_one) return 1;
+  const int64_t bytes = rows(pass) * width_ * static_cast<int64_t>(size_of(pass.dtype));
+  return std::clamp<int64_t>(std::min(bytes / kLeastBytes, batch.samples), 1, kMostParts);
+}
+
+void ResidualStream::finish(Pass& pass, Sum& sum) const {
+  const Tensor found = sum.over_ranks.finish(sum.part);
+  if (sum.part.data == sum.result.data) return;
+  convert(found, sum.result);
+  pass.arena.release(sum.mark);
+}
+
+Tensor ResidualStream::finish_gradients(Pass& pass, Sum& sum) const {
+  const Tensor found = sum.over_ranks.finish(sum.part);
+  if (found.dtype == pass.dtype) return found;
+  const Tensor result = take(pass);
+  convert(found, result);
+  return result;
 }
 
 Tensor ResidualStream::take(Pass& pass) const {

@@ -7,6 +7,7 @@
 //                                                                         of own rows alone
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "training/core/parameters.h"
@@ -36,19 +37,36 @@ class ResidualStream {
   ConstTensor whole(Pass& pass, ConstTensor own) const;
   // All columns of what tensor ranks have equal shares of.
   ConstTensor all_columns(Pass& pass, ConstTensor own) const;
-  // Rows of the stream: the sum over tensor ranks of what make(part, turns) writes, all rows x
-  // width of a type.
+  // Into how many parts of its samples a micro-batch is cut so that one's sums go on while another
+  // computes.
+  int64_t parts(const Pass& pass) const;
+
+  // A sum over tensor ranks that is under way.
+  struct Sum {
+    SumOverRanks over_ranks;
+    Tensor part;    // this rank's
+    Tensor result;  // rows of the stream: what part becomes, or is converted to
+    size_t mark = 0;
+  };
+  // Of what make(part, turns) writes, all rows x width of a type. Between the two calls the arena
+  // is left as it is, where the type is another than the pass's or ranks share rows.
+  template <typename Make>
+  Sum start_sum(Pass& pass, Tensor result, DType type, const Make& make) const;
+  void finish(Pass& pass, Sum& sum) const;
+  // Both.
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
-  // The same of what make(turns) returns; it is lost.
+  // Of what make(turns) returns; it is lost.
   template <typename Make>
-  Tensor sum_of_gradients(Pass& pass, const Make& make) const;
+  Sum start_sum_of_gradients(Pass& pass, const Make& make) const;
+  Tensor finish_gradients(Pass& pass, Sum& sum) const;
+
+  Tensor take(Pass& pass) const;
 
  private:
   SumOverRanks sum(Pass& pass) const {
     return {pass, place_, {rows(pass), width_}, layout_, overlaps_};
   }
-  Tensor take(Pass& pass) const;
 
   MeshPlace place_;
   int64_t width_;
@@ -57,28 +75,27 @@ class ResidualStream {
 };
 
 template <typename Make>
+ResidualStream::Sum ResidualStream::start_sum(Pass& pass, Tensor result, DType type,
+                                              const Make& make) const {
+  Sum sum{this->sum(pass), result, result, pass.arena.mark()};
+  if (shares_rows() || type != pass.dtype) sum.part = pass.arena.take(type, rows(pass), width_);
+  make(sum.part, &sum.over_ranks);
+  return sum;
+}
+
+template <typename Make>
 Tensor ResidualStream::sum_of_parts(Pass& pass, DType type, const Make& make) const {
-  SumOverRanks sum = this->sum(pass);
   const Tensor result = take(pass);
-  if (!shares_rows() && type == pass.dtype) {
-    make(result, &sum);
-    return sum.finish(result);
-  }
-  const ArenaScope scope(pass.arena);
-  const Tensor part = pass.arena.take(type, rows(pass), width_);
-  make(part, &sum);
-  convert(sum.finish(part), result);
+  Sum sum = start_sum(pass, result, type, make);
+  finish(pass, sum);
   return result;
 }
 
 template <typename Make>
-Tensor ResidualStream::sum_of_gradients(Pass& pass, const Make& make) const {
-  SumOverRanks sum = this->sum(pass);
-  const Tensor found = sum.finish(make(&sum));
-  if (found.dtype == pass.dtype) return found;
-  const Tensor result = take(pass);
-  convert(found, result);
-  return result;
+ResidualStream::Sum ResidualStream::start_sum_of_gradients(Pass& pass, const Make& make) const {
+  Sum sum{this->sum(pass), {}, {}, pass.arena.mark()};
+  sum.part = make(&sum.over_ranks);
+  return sum;
 }
 
 // A normalization of the stream. Where ranks share the rows its parameters' gradients are partial

@@ -17,7 +17,7 @@ constexpr int64_t kMostTurns = 4;
 
 SumOverRanks::SumOverRanks(Pass& pass, const MeshPlace& place, const WholeShape& whole,
                            const ActivationLayout& to, bool overlaps)
-    : pass_(pass), place_(place), whole_(whole), to_(to), ranks_(place.size(Axis::tensor)) {
+    : pass_(&pass), place_(place), whole_(whole), to_(to), ranks_(place.size(Axis::tensor)) {
   if (!overlaps || ranks_ == 1 || pass.mesh == nullptr || pass.slices > 1) return;
   const int64_t bytes = whole.rows * whole.cols * static_cast<int64_t>(size_of(pass.dtype));
   const int64_t most = std::min(bytes / kLeastBytes, whole.rows / (kLeastRows * ranks_));
@@ -36,7 +36,7 @@ Share SumOverRanks::rows_of(int rank, int turn) const {
 }
 
 Work SumOverRanks::start(Tensor result, int turn) {
-  Communicator& ranks = pass_.mesh->along(Axis::tensor);
+  Communicator& ranks = pass_->mesh->along(Axis::tensor);
   const auto buffer = [](Tensor rows) {
     return Buffer{rows.data, static_cast<uint64_t>(rows.size()), rows.dtype};
   };
@@ -62,12 +62,12 @@ void SumOverRanks::done(Tensor result, size_t part) {
 }
 
 Tensor SumOverRanks::finish(Tensor result) {
-  if (sums_.empty()) return convert_layout(pass_, place_, result, whole_, kTensorPartial, to_);
+  if (sums_.empty()) return convert_layout(*pass_, place_, result, whole_, kTensorPartial, to_);
   const auto start = std::chrono::steady_clock::now();
   for (Work& sum : sums_) sum.wait();
   const double moved = static_cast<double>(result.bytes()) * (ranks_ - 1) / ranks_;
-  pass_.mesh->add_said(Axis::tensor, to_rows() ? "reduce_scatter" : "all_reduce",
-                       to_rows() ? moved : 2 * moved, start);
+  pass_->mesh->add_said(Axis::tensor, to_rows() ? "reduce_scatter" : "all_reduce",
+                        to_rows() ? moved : 2 * moved, start);
   const Share own = even_share(whole_.rows, place_.place(Axis::tensor), ranks_);
   return to_rows() ? result.row_range(own.first, own.count) : result;
 }

@@ -35,7 +35,7 @@ class SumOverRanks : public RowsInTurn {
   Share rows_of(int rank, int turn) const;
   Work start(Tensor result, int turn);
 
-  Pass& pass_;
+  Pass* pass_;
   MeshPlace place_;
   WholeShape whole_;
   ActivationLayout to_;

@@ -121,7 +121,7 @@ TEST_P(Meshes, KeepActivationsInParts) {
   }
 }
 
-// Of a micro-batch large enough to be cut into parts, whose sums take turns.
+// The micro-batch is large enough that a block cuts it into parts.
 TEST_F(TensorParallel, SumsGoOnBesideWhatIsComputed) {
   const auto run = [](int tensor, bool sp, bool overlaps, bool selective = false, int stages = 1) {
     TinyRun run;

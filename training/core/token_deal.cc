@@ -20,8 +20,9 @@ struct Dealt {
   bool is_even = false;
 };
 
-// Of blocks of so many tokens each rank gets as many, the largest areas first, each by the rank
-// that has the least so far. `areas`: of the tokens before each one, and of all.
+// Cuts the tokens into blocks of `block_size` and gives each rank as many of them. The block with
+// the largest area goes first, each to the rank with the smallest area so far. areas[i] is the area
+// of all tokens before token i.
 Dealt deal_blocks(std::span<const int64_t> areas, int64_t block_size, int ranks) {
   const int64_t tokens = std::ssize(areas) - 1;
   const int64_t blocks = (tokens + block_size - 1) / block_size;

@@ -93,7 +93,7 @@ struct MemoryReport {
   StorageBytes storage;
   int64_t optimizer = 0;
   int64_t activations = 0;  // the most so far, temporaries included
-  // What comes from other stages, gradients that go to them, and keys on their way along a ring.
+  // Buffers of messages: activations and gradients between stages, keys and values of the ring.
   int64_t boundaries = 0;
   int64_t compression =
       0;               // of sums over ranks: what is sent in place of gradients, and remembered

@@ -199,17 +199,14 @@ void DecoderBlock::feed_forward(Part& part, Tensor output) const {
 Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
   std::vector<Part>& parts = parts_[pass.slot] = cut(pass, input.rows);
   const Tensor output = pass.arena.take(input.dtype, input.rows, input.cols);
-  const auto rows_of = [](auto all, const Part& part) {
-    return all.row_range(part.rows.first, part.rows.count);
-  };
   for (Part& part : parts) {
     enter(part, pass);
-    attend(part, rows_of(input, part));
+    attend(part, part.of(input));
   }
-  for (Part& part : parts) feed_forward(part, rows_of(output, part));
+  for (Part& part : parts) feed_forward(part, part.of(output));
   for (Part& part : parts) {
     stream_.finish(*part.pass, *part.sum);
-    add_branch(*part.pass, dropout_[1], part.saved.middle, rows_of(output, part));
+    add_branch(*part.pass, dropout_[1], part.saved.middle, part.of(output));
   }
   return output;
 }
@@ -252,25 +249,20 @@ Tensor DecoderBlock::input_gradient(Part& part) const {
 
 Tensor DecoderBlock::backward(Pass& pass, ConstTensor output_gradient) {
   std::vector<Part>& parts = parts_[pass.slot];
-  const auto rows_of = [](auto all, const Part& part) {
-    return all.row_range(part.rows.first, part.rows.count);
-  };
   for (Part& part : parts) {
     enter(part, pass);
-    feed_forward_backward(part, rows_of(output_gradient, part));
+    feed_forward_backward(part, part.of(output_gradient));
   }
-  for (Part& part : parts) attend_backward(part, rows_of(output_gradient, part));
+  for (Part& part : parts) attend_backward(part, part.of(output_gradient));
+  const bool is_whole = parts.size() == 1;
   Tensor gradient;
+  if (!is_whole) {
+    gradient = pass.arena.take(output_gradient.dtype, output_gradient.rows, output_gradient.cols);
+  }
   for (Part& part : parts) {
     const Tensor its = input_gradient(part);
-    if (parts.size() == 1) {
-      gradient = its;
-    } else {
-      if (gradient.empty()) {
-        gradient = pass.arena.take(its.dtype, output_gradient.rows, output_gradient.cols);
-      }
-      copy(its, rows_of(gradient, part));
-    }
+    if (is_whole) gradient = its;
+    if (!is_whole) copy(its, part.of(gradient));
     std::ranges::move(part.pass->weight_work, std::back_inserter(pass.weight_work));
   }
   return gradient;

@@ -76,6 +76,12 @@ class DecoderBlock : public Unit {
   // Some of the samples, or all: their sums over tensor ranks go on while the others compute
   // (Wang et al.: Domino, 2024).
   struct Part {
+    // Its rows of a tensor that lies as the stream does.
+    template <bool is_const>
+    BasicTensor<is_const> of(BasicTensor<is_const> all) const {
+      return all.row_range(rows.first, rows.count);
+    }
+
     MicroBatch batch;
     Share rows;  // of the stream
     Saved saved;

@@ -39,7 +39,7 @@ class OutputLayer {
   Tensor backward(Pass& pass, Saved& saved, RowsInTurn* turns = nullptr) const;
 
  private:
-  // Of this rank's vocabulary, by themselves.
+  // A rank sums its part of the vocabulary in so many slices, each by itself.
   int parts(const Pass& pass) const { return std::max(1, pass.slices / place_.size(Axis::tensor)); }
   void sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets, Tensor sums,
                int64_t row) const;

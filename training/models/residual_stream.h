@@ -48,8 +48,9 @@ class ResidualStream {
     Tensor result;  // rows of the stream: what part becomes, or is converted to
     size_t mark = 0;
   };
-  // Of what make(part, turns) writes, all rows x width of a type. Between the two calls the arena
-  // is left as it is, where the type is another than the pass's or ranks share rows.
+  // Starts the sum of the tensors that make(part, turns) writes: all rows x width, of `type`. If
+  // that is not the pass's type, or ranks share rows, the caller takes nothing from the arena
+  // before finish().
   template <typename Make>
   Sum start_sum(Pass& pass, Tensor result, DType type, const Make& make) const;
   void finish(Pass& pass, Sum& sum) const;

@@ -254,7 +254,8 @@ void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient,
   shape.group = 1;
   shape.before = 0;
   const Qkv parts{gradient.col_range(0, options_.heads * size), take(), take()};
-  attention_backward(pass, shape, {own.queries, keys, values}, saved, attended_gradient, parts);
+  causal_attention_backward(shape, {own.queries, keys, values}, saved.attended, saved.lse,
+                            attended_gradient, parts, pass.arena);
   int64_t first = options_.heads * size;
   for (const Tensor& part : {parts.keys, parts.values}) {
     const int64_t width = options_.key_heads * size;
@@ -265,27 +266,19 @@ void SelfAttention::backward_by_heads(Pass& pass, ConstTensor attended_gradient,
   }
 }
 
-void SelfAttention::attention_backward(Pass& pass, const AttentionShape& shape,
-                                       const ConstQkv& inputs, const Saved& saved,
-                                       ConstTensor attended_gradient, const Qkv& gradients) const {
-  if (pass.batch->deal != nullptr) {
-    options_.over_ranks->backward(pass, shape, inputs, saved.attended, saved.over_ranks,
-                                  attended_gradient, gradients);
-  } else {
-    causal_attention_backward(shape, inputs, saved.attended, saved.lse, attended_gradient,
-                              gradients, pass.arena);
-  }
-}
-
 Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                                const Gather& gather, RowsInTurn* turns) const {
   const Tensor attended_gradient = out_.backward(pass, output_gradient, saved.out);
   const Tensor gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
-  if (pass.slices > 1 && group_ > 1 && pass.batch->deal == nullptr) {
+  const ConstQkv inputs = split(ConstTensor(saved.qkv));
+  if (pass.batch->deal != nullptr) {
+    options_.over_ranks->backward(pass, shape(pass, saved), inputs, saved.attended,
+                                  saved.over_ranks, attended_gradient, split(gradient));
+  } else if (pass.slices > 1 && group_ > 1) {
     backward_by_heads(pass, attended_gradient, saved, gradient, gather);
   } else {
-    attention_backward(pass, shape(pass, saved), split(ConstTensor(saved.qkv)), saved,
-                       attended_gradient, split(gradient));
+    causal_attention_backward(shape(pass, saved), inputs, saved.attended, saved.lse,
+                              attended_gradient, split(gradient), pass.arena);
   }
   rotate(*pass.batch, gradient, true);
   std::vector<Linear::Backward> layers;

@@ -81,9 +81,6 @@ class SelfAttention {
   AttentionShape shape(const Pass& pass, const Saved& saved) const;
   void see(const MicroBatch& batch, Saved& saved) const;
   void rotate(const MicroBatch& batch, Tensor qkv, bool back) const;
-  void attention_backward(Pass& pass, const AttentionShape& shape, const ConstQkv& inputs,
-                          const Saved& saved, ConstTensor attended_gradient,
-                          const Qkv& gradients) const;
   // What the i-th linear layer makes.
   Tensor part(Tensor qkv, size_t layer) const;
   // Of what they make together: the queries, and the keys and values that these look at.

@@ -193,7 +193,7 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
 
 // --- keys in parts ---
 
-// Of the queries of a part, what they see of a part of the keys.
+// The range of a part of the keys that each query of a part sees.
 struct Bounds {
   std::vector<int32_t> starts, ends;
 };

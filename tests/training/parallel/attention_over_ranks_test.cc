@@ -68,7 +68,7 @@ Problem random_problem(std::mt19937& random) {
   return problem;
 }
 
-// What one rank finds.
+// Inputs and results of the attention on all tokens, computed by one rank.
 struct Whole {
   HostTensor inputs, output, output_gradient, gradients;
 };

@@ -56,7 +56,7 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
   PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
   std::vector<RankMemory>& all = planned.ranks;
   std::map<std::vector<int64_t>, int> known;  // what a rank has: the first that has it
-  // What a rank has follows from its places along these two axes.
+  // Ranks at the same places along these two axes have models of the same shapes.
   for (int first = 0; first < tensor * context; ++first) {
     place.places[static_cast<size_t>(Axis::tensor)] = first % tensor;
     place.places[static_cast<size_t>(Axis::context)] = first / tensor;

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "topology/bus_address.h"
+
 namespace tutti {
 namespace {
 

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "training/core/activation_layout.h"
+#include "training/core/expert_load.h"
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
 
@@ -94,6 +95,8 @@ class Model {
   virtual int64_t attention_window() const { return 0; }
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   virtual int slices() const { return 1; }
+  // Where units count the tokens of their experts; null: there are none.
+  virtual ExpertLoad* expert_load() { return nullptr; }
   // Of a micro-batch's losses those that count: the step's loss is the mean over them.
   virtual int64_t targets_in(const MicroBatch& batch) const {
     if (batch.targets.empty()) return batch.rows(targets_per_sample());

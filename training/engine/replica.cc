@@ -32,6 +32,7 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   check_rounding(options);
   check_averages(options, mesh.size(Axis::data) < mesh.world().size());
   check_cuts(model, mesh.place());
+  check_experts(model, options);
   std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
   const pipeline::Placement placement =
@@ -258,6 +259,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   const double loss_scale = updater_.loss_scale();
   const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
   mean_.reset();
+  gradients_.count_experts(batches);
   begin_gradients(gradients_.passes(gradients_.plan(batches.passes)));
   gradients_.run(batches, counts.front().scales(loss_scale));
   join_tied_gradients();
@@ -282,6 +284,11 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   const auto [troubled, squares, ranks, signs, unknown, targets, samples] = more;
   if (unknown == 0) {
     gradients_.expect({static_cast<int64_t>(targets), static_cast<int64_t>(samples)});
+  }
+  if (ExpertLoad* const load = model_.expert_load()) {
+    load->share();
+    result.expert_load = load->by_layer();
+    result.dropped = load->dropped();
   }
   result.signs = static_cast<int>(signs);
   result.loss_scale = loss_scale;

@@ -78,6 +78,10 @@ struct StepResult : StepLosses {
   double loss_scale = 1;
   int signs = 0;         // ranks that wanted to tell something (StepBatches::sign)
   bool skipped = false;  // an overflow: nothing was updated
+  // Of a model with experts: how many choices of the step's tokens each got, by layer, and how many
+  // of these were dropped.
+  std::vector<std::vector<int64_t>> expert_load;
+  int64_t dropped = 0;
   std::string overflow;  // then: which parameter on which rank was first
 };
 
@@ -106,6 +110,8 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
 // The same for averages of values, where a model may be cut over ranks; for a communication hook,
 // for the scale of what it sums, and for rounding.
 void check_averages(const ReplicaOptions& options, bool cut);
+// The same for what a model's experts need.
+void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);

@@ -39,6 +39,17 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
   }
 }
 
+void check_experts(Model& model, const ReplicaOptions& options) {
+  const bool flushed =
+      pipeline::schedule_named(options.pipeline.schedule).updates == pipeline::Updates::flushed;
+  if (flushed || model.expert_load() == nullptr || !model.expert_load()->is_needed()) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("the schedule ", options.pipeline.schedule,
+                  " does not go with a balance loss of the global batch"),
+              {.cause = "a step's micro-batches go through the model with other weights each",
+               .remedy = "give --balance-loss 0, or take a synchronous schedule"});
+}
+
 void check_averages(const ReplicaOptions& options, bool cut) {
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
     if (!found || options.average_every == 0) return;

@@ -47,7 +47,13 @@ StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
       runner_(model, options),
       executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor),
                                    layout_between_units(model))),
-      stage_(model, runner_, placement, options.dtype) {}
+      stage_(model, runner_, placement, options.dtype) {
+  ExpertLoad* const load = model.expert_load();
+  if (load == nullptr) return;
+  Communicator& ranks = mesh.group(kBatchAxes | AxisSet{Axis::pipeline});
+  if (ranks.size() == 1) return;
+  load->set_sum([&ranks](std::span<int64_t> numbers) { ranks.all_reduce(numbers, ReduceOp::sum); });
+}
 
 void StepGradients::set_hooks(UnitHooks& hooks) {
   hooks_ = &hooks;
@@ -100,7 +106,7 @@ void StepGradients::run(const StepBatches& batches, const LossScales& scales) {
   std::vector<pipeline::StageBatch> all;
   pipeline::append_step(all, batches.own, plan.schedule.micro_batches, scales);
   micro_batches_ = all.size();
-  stage_.begin(std::move(all), true, *hooks_);
+  stage_.begin(std::move(all), pipeline::StageMode::training, *hooks_);
   executor_.run(plan, stage_);
 }
 
@@ -116,12 +122,27 @@ void StepGradients::run(std::span<const StepBatches> steps, std::span<const Step
   executor_.run(plan, stage_);
 }
 
+void StepGradients::count_experts(const StepBatches& batches) {
+  ExpertLoad* const load = model_.expert_load();
+  if (load == nullptr) return;
+  load->begin_step();
+  // Else forward has counted all when backward begins.
+  if (!load->is_needed() || (batches.passes == 1 && !pipelined())) return;
+  run_forward(batches.own, batches.passes, pipeline::StageMode::counting);
+  load->share();
+}
+
 void StepGradients::evaluate(std::span<const MicroBatch> own, int64_t passes) {
+  run_forward(own, passes, pipeline::StageMode::evaluation);
+}
+
+void StepGradients::run_forward(std::span<const MicroBatch> own, int64_t passes,
+                                pipeline::StageMode mode) {
   const pipeline::Plan& plan = plans_.evaluation(passes);
   std::vector<pipeline::StageBatch> all;
   pipeline::append_step(all, own, plan.schedule.micro_batches, {});
   micro_batches_ = all.size();
-  stage_.begin(std::move(all), false, *hooks_);
+  stage_.begin(std::move(all), mode, *hooks_);
   executor_.run(plan, stage_);
 }
 

@@ -96,6 +96,9 @@ class StepGradients {
   void run(std::span<const StepBatches> steps, std::span<const StepCounts> counts,
            const pipeline::Plan& plan, pipeline::WeightVersions& versions,
            std::function<void(const pipeline::Action&)> on_update);
+  // Before run(): begins the step's counts of experts' tokens, and finishes them where backward
+  // begins with some micro-batches before others have been forward.
+  void count_experts(const StepBatches& batches);
   void evaluate(std::span<const MicroBatch> own, int64_t passes);
 
   // Of the last run: the first unit here whose output is not finite.
@@ -111,6 +114,7 @@ class StepGradients {
   PipelineReport report();
 
  private:
+  void run_forward(std::span<const MicroBatch> own, int64_t passes, pipeline::StageMode mode);
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   // True if this rank's losses enter the step's sums: ranks along the other axes hold copies of
   // them.

@@ -87,6 +87,12 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
                 cat("a token cannot attend to ", options.attention.window, " tokens"),
                 {.where = "--attention-window", .remedy = "give at least 1, or 0 for all"});
   }
+  if (options.mixture.router.capacity > 0 && place.size(Axis::context) > 1) {
+    throw Error(ErrorCode::invalid_argument,
+                "experts of a limited capacity need all of a sample's tokens on one rank",
+                {.where = "--capacity",
+                 .remedy = "give --capacity 0 (no choice is dropped), or leave out --cp"});
+  }
   if (options.context > options.max_context) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a model for ", options.max_context, " tokens cannot see ", options.context),
@@ -112,11 +118,16 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
 
 Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
     : Model(place), options_(checked(std::move(options), place)) {
+  if (const RouterOptions& router = options_.mixture.router; router.experts > 0) {
+    load_ = std::make_shared<ExpertLoad>(options_.layers, router.experts, router.balance_loss > 0);
+  }
   add_unit<DecoderEmbedding>(options_);
   const Parameter* tied = options_.tied
                               ? static_cast<const DecoderEmbedding&>(*units_.front()).token_weight()
                               : nullptr;
-  for (int64_t layer = 0; layer < options_.layers; ++layer) add_unit<DecoderBlock>(options_, layer);
+  for (int64_t layer = 0; layer < options_.layers; ++layer) {
+    add_unit<DecoderBlock>(options_, layer, load_);
+  }
   add_unit<DecoderHead>(options_, tied);
 }
 
@@ -147,7 +158,14 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
       options_.attention.key_heads == 0 ? options_.attention.heads : options_.attention.key_heads);
   const auto head_size = static_cast<double>(options_.attention.head_size);
   const auto hidden = static_cast<double>(options_.mlp.hidden);
-  const double hidden_kept = options_.mlp.kind == MlpKind::swiglu ? 3 : 2;
+  const double hidden_layers = options_.mlp.kind == MlpKind::swiglu ? 3 : 2;
+  const MixtureOptions& mixture = options_.mixture;
+  const auto experts = static_cast<double>(mixture.router.experts);
+  double all_hidden = hidden;
+  if (experts > 0) {
+    all_hidden = hidden * static_cast<double>(mixture.router.topk) +
+                 static_cast<double>(mixture.shared_hidden);
+  }
   const auto bytes = static_cast<double>(size_of(dtype));
   const double sum_bytes = dtype == DType::f64 ? 8 : 4;
   const double statistics = options_.norm == NormKind::layer ? 4 : 2;
@@ -155,13 +173,21 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   // Where they cannot be cut, those of the first rank's queries, or in deterministic mode all.
   const double first_keys = options_.compute.slices > 1 ? keys : std::ceil(keys / t);
   const double kept_keys = std::fmod(keys, t) == 0 ? keys / t : first_keys;
-  const double cut = (2 * heads / t + 2 * kept_keys) * head_size + hidden_kept * hidden / t;
+  const double cut = (2 * heads / t + 2 * kept_keys) * head_size + hidden_layers * all_hidden / t;
   const double context_share = 5 * heads * static_cast<double>(options_.context) / width;
   const double megatron = options_.compute.sequence_parallel ? (34 + context_share) / t
                                                              : 10 + 24 / t + context_share / t;
-  return {.kept = tokens * (cut * bytes + heads / t * sum_bytes) +
+  // And the router's logits and scores.
+  return {.kept = tokens * (cut * bytes + (heads / t + 2 * experts) * sum_bytes) +
                   rows * (4 * width * bytes + statistics * sum_bytes),
           .megatron = tokens * width * megatron};
+}
+
+// Of the tokens, those that an expert gets.
+double Decoder::used_share(const ParameterSpec& spec) const {
+  const RouterOptions& router = options_.mixture.router;
+  if (router.experts == 0 || spec.name.find(".experts.") == std::string::npos) return 1;
+  return static_cast<double>(router.topk) / static_cast<double>(router.experts);
 }
 
 // Chowdhery et al.: PaLM, 2022, appendix B: 6 a parameter and token, and the attention's products.
@@ -170,7 +196,8 @@ double Decoder::flops_per_sample() const {
   for (const ParameterSpec& spec : parameters_.specs()) {
     const bool looked_up = spec.name == options_.names.positions + ".weight" ||
                            (spec.name == options_.names.embedding + ".weight" && !options_.tied);
-    if (spec.shape.size() >= 2 && !looked_up) weights += static_cast<double>(spec.count());
+    if (spec.shape.size() < 2 || looked_up) continue;
+    weights += static_cast<double>(spec.count()) * used_share(spec);
   }
   const auto context = static_cast<double>(options_.context);
   const int64_t window = options_.attention.window;

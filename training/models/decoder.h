@@ -12,6 +12,7 @@
 
 #include "training/core/model.h"
 #include "training/models/compute_options.h"
+#include "training/models/mixture.h"
 #include "training/models/registry.h"
 #include "training/modules/mlp.h"
 #include "training/modules/norm.h"
@@ -44,6 +45,7 @@ struct DecoderOptions {
   std::optional<RopeOptions> rope;
   SelfAttentionOptions attention;  // width, rotation and deviation follow
   MlpOptions mlp;                  // width and deviation follow
+  MixtureOptions mixture;          // of which an expert is such a part
   bool tied = true;                // the output layer is the embedding
   double dropout = 0;              // after the embedding, the attention and the feed-forward part
   ComputeOptions compute;
@@ -76,9 +78,13 @@ class Decoder : public Model {
   bool takes_parts_of_samples() const override { return true; }
   int64_t attention_window() const override { return options_.attention.window; }
   int slices() const override { return options_.compute.slices; }
+  ExpertLoad* expert_load() override { return load_.get(); }
 
  private:
+  double used_share(const ParameterSpec& spec) const;
+
   DecoderOptions options_;
+  std::shared_ptr<ExpertLoad> load_;  // of the blocks' experts; null: there are none
 };
 
 // For the files of decoders: a kind that makes `Made` of its config.

@@ -99,7 +99,8 @@ Tensor DecoderEmbedding::backward(Pass& pass, ConstTensor output_gradient) {
 
 // --- block ---
 
-DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer)
+DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
+                           const std::shared_ptr<ExpertLoad>& load)
     : name_(cat(options.names.block, layer)),
       stream_(stream_of(table, options)),
       shape_{options.context, options.width, stream_.layout()},
@@ -107,7 +108,8 @@ DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options,
       norm_1_(norm_of(table, cat(name_, '.', options.names.attention_norm), options)),
       attention_(table, cat(name_, '.', options.names.attention), options.attention),
       norm_2_(norm_of(table, cat(name_, '.', options.names.mlp_norm), options)),
-      mlp_(table, cat(name_, '.', options.names.mlp), options.mlp),
+      feed_forward_(table, cat(name_, '.', options.names.mlp), options.mlp, options.mixture,
+                    options.context, layer, load),
       dropout_{Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 1)),
                Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 2))} {}
 
@@ -181,18 +183,19 @@ void DecoderBlock::feed_forward(Part& part, Tensor output) const {
   Saved& saved = part.saved;
   stream_.finish(pass, *part.sum);
   add_branch(pass, dropout_[0], saved.input, saved.middle);
-  const Tensor before = pass.arena.take(output.dtype, stream_.rows(pass), mlp_.before_width());
+  const Tensor before =
+      feed_forward_.take(pass, output.dtype, stream_.rows(pass), saved.feed_forward);
   recomputable(pass.arena, [&] {
     saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
     const ArenaScope scope(pass.arena);
-    mlp_.project(pass, stream_.whole(pass, saved.normal_2), saved.mlp, before);
+    feed_forward_.project(pass, stream_.whole(pass, saved.normal_2), saved.feed_forward, before);
   });
-  if (!selective_) mlp_.activate(pass, saved.mlp);
+  if (!selective_) feed_forward_.activate(pass, saved.feed_forward);
   part.sum = stream_.start_sum(pass, output, type_of_parts(pass, pass.dtype),
                                [&](Tensor sum, RowsInTurn* turns) {
                                  const ArenaScope scope(pass.arena);
-                                 if (selective_) mlp_.activate(pass, saved.mlp);
-                                 mlp_.finish(pass, saved.mlp, sum, turns);
+                                 if (selective_) feed_forward_.activate(pass, saved.feed_forward);
+                                 feed_forward_.finish(pass, saved.feed_forward, sum, turns);
                                });
 }
 
@@ -207,6 +210,7 @@ Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
   for (Part& part : parts) {
     stream_.finish(*part.pass, *part.sum);
     add_branch(*part.pass, dropout_[1], part.saved.middle, part.of(output));
+    std::ranges::move(part.pass->losses, std::back_inserter(pass.losses));
   }
   return output;
 }
@@ -215,20 +219,31 @@ void DecoderBlock::feed_forward_backward(Part& part, ConstTensor output_gradient
   Pass& pass = *part.pass;
   Saved& saved = part.saved;
   if (selective_) {
-    mlp_.activate(pass, saved.mlp);
+    feed_forward_.activate(pass, saved.feed_forward);
     saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
   }
-  mlp_.set_input(saved.mlp, stream_.whole(pass, saved.normal_2));
+  feed_forward_.set_input(saved.feed_forward, stream_.whole(pass, saved.normal_2));
   const ConstTensor gradient = dropped(pass, output_gradient, dropout_[1]);
   part.sum = stream_.start_sum_of_gradients(pass, [&](RowsInTurn* turns) {
-    return mlp_.backward(pass, stream_.whole(pass, gradient), saved.mlp, turns);
+    return feed_forward_.backward(pass, stream_.whole(pass, gradient), saved.feed_forward, turns);
   });
+}
+
+// Of the feed-forward part's input, of this rank's rows.
+Tensor DecoderBlock::middle_gradient(Part& part) const {
+  Pass& pass = *part.pass;
+  const Tensor gradient = stream_.finish_gradients(pass, *part.sum);
+  const ConstTensor more = feed_forward_.whole_gradient(part.saved.feed_forward);
+  if (more.empty()) return gradient;
+  const PartOf own = stream_.own_rows(pass);
+  add(gradient, more.row_range(own.first, gradient.rows), gradient);
+  return gradient;
 }
 
 void DecoderBlock::attend_backward(Part& part, ConstTensor output_gradient) const {
   Pass& pass = *part.pass;
   Saved& saved = part.saved;
-  part.gradient = norm_2_.backward(pass, stream_.finish_gradients(pass, *part.sum), saved.norm_2);
+  part.gradient = norm_2_.backward(pass, middle_gradient(part), saved.norm_2);
   add(output_gradient, part.gradient, part.gradient);
   if (selective_) saved.normal_1 = norm_1_.forward(pass, saved.input, saved.norm_1);
   attention_.set_input(saved.attention, stream_.whole(pass, saved.normal_1));

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "training/core/model.h"
 #include "training/models/decoder.h"
+#include "training/models/feed_forward.h"
 #include "training/models/output_layer.h"
 #include "training/models/residual_stream.h"
 #include "training/modules/dropout.h"
@@ -51,9 +53,12 @@ class DecoderEmbedding : public Unit {
 // x + attention(norm(x)), then x + mlp(norm(x)).
 class DecoderBlock : public Unit {
  public:
-  DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer);
+  // `load`: where experts' loads are counted, of models that have them.
+  DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
+               const std::shared_ptr<ExpertLoad>& load);
 
   std::string name() const override { return name_; }
+  std::vector<std::string> losses() const override { return feed_forward_.losses(); }
   OutputShape output_shape() const override { return shape_; }
   int64_t message_bytes(const MicroBatch& batch, DType type) const {
     return attention_.message_bytes(batch, type);
@@ -70,7 +75,7 @@ class DecoderBlock : public Unit {
     SelfAttention::Saved attention;
     StreamNorm::Saved norm_2;
     Tensor normal_2;
-    Mlp::Saved mlp;
+    FeedForward::Saved feed_forward;
   };
 
   // Some of the samples, or all: their sums over tensor ranks go on while the others compute
@@ -95,6 +100,7 @@ class DecoderBlock : public Unit {
   void attend(Part& part, ConstTensor input) const;
   void feed_forward(Part& part, Tensor output) const;
   void feed_forward_backward(Part& part, ConstTensor output_gradient) const;
+  Tensor middle_gradient(Part& part) const;
   void attend_backward(Part& part, ConstTensor output_gradient) const;
   Tensor input_gradient(Part& part) const;
 
@@ -110,7 +116,7 @@ class DecoderBlock : public Unit {
   StreamNorm norm_1_;
   SelfAttention attention_;
   StreamNorm norm_2_;
-  Mlp mlp_;
+  FeedForward feed_forward_;
   std::array<Dropout, 2> dropout_;
   Slots<std::vector<Part>> parts_;
 };

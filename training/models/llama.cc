@@ -1,7 +1,56 @@
 #include "training/models/llama.h"
 
+#include <algorithm>
+#include <array>
+#include <string>
+
 namespace tutti::training {
 namespace {
+
+void describe_experts(Schema& schema, LlamaConfig& config) {
+  RouterOptions& router = config.router;
+  schema.add("experts", router.experts, "experts of each block").at_least(1);
+  schema.add("topk", router.topk, "experts that each token goes to").at_least(1);
+  schema
+      .add("scores", router.scores,
+           {{"softmax", ExpertScores::softmax}, {"sigmoid", ExpertScores::sigmoid}},
+           "how the router scores experts: softmax or sigmoid")
+      .flag("--router-scores");
+  schema.add("renormalize", router.renormalize, "do not divide a token's weights by their sum")
+      .flag("--no-renormalize", false);
+  schema.add("weight_scale", router.weight_scale, "factor of the experts' weights")
+      .flag("--router-scale");
+  schema.add("groups", router.groups, "groups in which the experts lie").flag("--expert-groups");
+  schema.add("topk_groups", router.topk_groups,
+             "groups whose experts a token chooses from, by the sum of their two best scores");
+  schema.add("shared_hidden", config.shared_hidden,
+             "hidden width of the shared expert, which every token goes to; 0: there is none");
+  schema.add("shared_gate", config.shared_gate, "the shared expert has a sigmoid gate");
+  schema
+      .add("balance_loss", router.balance_loss,
+           "weight of the loss that balances the experts' loads over the global batch; 0: none")
+      .role(kTrainingOnly);
+  schema
+      .add("balance", router.balance,
+           {{"all-layers", BalanceScope::all_layers}, {"each-layer", BalanceScope::each_layer}},
+           "which tokens it balances: those of all layers together, or of each layer")
+      .role(kTrainingOnly);
+  schema
+      .add("z_loss", router.z_loss,
+           "weight of the mean squared log-sum-exp of the router's logits; 0: none")
+      .role(kTrainingOnly);
+  schema
+      .add("capacity", router.capacity,
+           "choices of a sample that an expert takes at most, as a multiple of an even share; the "
+           "others are dropped; 0: all are taken")
+      .role(kTrainingOnly);
+  schema
+      .add("full", router.full,
+           {{"position", FullExpert::by_position}, {"score", FullExpert::by_score}},
+           "which choices a full expert takes: the first ones, or those with the largest weights")
+      .flag("--drop-by")
+      .role(kTrainingOnly);
+}
 
 void describe(Schema& schema, LlamaConfig& config) {
   schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
@@ -37,6 +86,7 @@ void describe(Schema& schema, LlamaConfig& config) {
   schema.add("attention_bias", config.attention_bias, "in the attention's linear layers");
   schema.add("mlp_bias", config.mlp_bias, "in the feed-forward part's");
   schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);
+  if (config.family != LlamaFamily::llama) describe_experts(schema, config);
 }
 
 // With what 0 stands for.
@@ -51,40 +101,94 @@ LlamaConfig completed(LlamaConfig config) {
   return config;
 }
 
-const Described<LlamaConfig> kLlama{
-    .prefix = "model", .tag = "kind", .name = "llama", .describe = describe, .complete = completed};
+Described<LlamaConfig> described(const char* kind, const LlamaConfig& defaults) {
+  return {.prefix = "model",
+          .tag = "kind",
+          .name = kind,
+          .describe = describe,
+          .defaults = defaults,
+          .complete = completed};
+}
+
+struct Family {
+  LlamaFamily family;
+  const char* meaning;
+  std::string feed_forward;         // the module's name
+  std::vector<std::string> layers;  // of an expert, or of the one feed-forward part
+  Described<LlamaConfig> described;
+};
+
+const std::array<Family, 4>& families() {
+  const std::vector<std::string> usual = {"gate_proj", "up_proj", "down_proj"};
+  static const std::array<Family, 4> all = {{
+      {LlamaFamily::llama, "Llama", "mlp", usual, described("llama", {})},
+      {LlamaFamily::mixtral,
+       "Mixtral: Llama with experts",
+       "block_sparse_moe",
+       {"w1", "w3", "w2"},
+       described("mixtral", {.family = LlamaFamily::mixtral, .router = {.experts = 8, .topk = 2}})},
+      {LlamaFamily::qwen2moe, "Qwen2-MoE: with a shared expert", "mlp", usual,
+       described("qwen2moe", {.family = LlamaFamily::qwen2moe,
+                              .attention_bias = true,
+                              .router = {.experts = 8, .topk = 4, .renormalize = false},
+                              .shared_hidden = 256,
+                              .shared_gate = true})},
+      {LlamaFamily::switch_transformer, "Llama with the routing of Switch Transformers", "mlp",
+       usual,
+       described("switch", {.family = LlamaFamily::switch_transformer,
+                            .router = {.experts = 8,
+                                       .topk = 1,
+                                       .renormalize = false,
+                                       .balance_loss = 0.01,
+                                       .balance = BalanceScope::each_layer,
+                                       .capacity = 1.25}})},
+  }};
+  return all;
+}
+
+const Family& family_of(const LlamaConfig& config) {
+  return *std::ranges::find(families(), config.family, &Family::family);
+}
 
 DecoderOptions options_of(const LlamaConfig& config) {
-  return {.names = {.embedding = "embed_tokens",
-                    .positions = "",
-                    .block = "layers.",
-                    .attention_norm = "input_layernorm",
-                    .attention = "self_attn",
-                    .mlp_norm = "post_attention_layernorm",
-                    .mlp = "mlp",
-                    .last_norm = "norm"},
-          .layers = config.layers,
-          .width = config.width,
-          .vocabulary = config.vocabulary,
-          .context = config.context,
-          .max_context = config.max_context,
-          .norm = NormKind::rms,
-          .norm_epsilon = config.norm_epsilon,
-          .rope = config.rope,
-          .attention = {.heads = config.heads,
-                        .key_heads = config.kv_heads,
-                        .head_size = config.head_size,
-                        .window = config.window,
-                        .bias = config.attention_bias,
-                        .in = {"q_proj", "k_proj", "v_proj"},
-                        .out = "o_proj"},
-          .mlp = {.hidden = config.hidden,
-                  .kind = MlpKind::swiglu,
-                  .bias = config.mlp_bias,
-                  .names = {"gate_proj", "up_proj", "down_proj"}},
-          .tied = config.tied,
-          .dropout = config.dropout,
-          .compute = config.compute};
+  const Family& family = family_of(config);
+  DecoderOptions options{.names = {.embedding = "embed_tokens",
+                                   .positions = "",
+                                   .block = "layers.",
+                                   .attention_norm = "input_layernorm",
+                                   .attention = "self_attn",
+                                   .mlp_norm = "post_attention_layernorm",
+                                   .mlp = family.feed_forward,
+                                   .last_norm = "norm"},
+                         .layers = config.layers,
+                         .width = config.width,
+                         .vocabulary = config.vocabulary,
+                         .context = config.context,
+                         .max_context = config.max_context,
+                         .norm = NormKind::rms,
+                         .norm_epsilon = config.norm_epsilon,
+                         .rope = config.rope,
+                         .attention = {.heads = config.heads,
+                                       .key_heads = config.kv_heads,
+                                       .head_size = config.head_size,
+                                       .window = config.window,
+                                       .bias = config.attention_bias,
+                                       .in = {"q_proj", "k_proj", "v_proj"},
+                                       .out = "o_proj"},
+                         .mlp = {.hidden = config.hidden,
+                                 .kind = MlpKind::swiglu,
+                                 .bias = config.mlp_bias,
+                                 .names = family.layers},
+                         .mixture = {.router = config.router,
+                                     .shared_hidden = config.shared_hidden,
+                                     .shared_gate = config.shared_gate,
+                                     .shared_names = family.layers},
+                         .tied = config.tied,
+                         .dropout = config.dropout,
+                         .compute = config.compute};
+  // Qwen's have no bias behind the attention.
+  if (config.family == LlamaFamily::qwen2moe) options.attention.output_bias = false;
+  return options;
 }
 
 }  // namespace
@@ -92,8 +196,14 @@ DecoderOptions options_of(const LlamaConfig& config) {
 Llama::Llama(const LlamaConfig& config, const MeshPlace& place)
     : Decoder(options_of(completed(config)), place), config_(completed(config)) {}
 
-Json Llama::configuration() const { return kLlama.write(config_); }
+Json Llama::configuration() const { return family_of(config_).described.write(config_); }
 
-ModelKind llama_kind() { return decoder_kind<Llama>("Llama", kLlama); }
+std::vector<ModelKind> llama_kinds() {
+  std::vector<ModelKind> kinds;
+  for (const Family& family : families()) {
+    kinds.push_back(decoder_kind<Llama>(family.meaning, family.described));
+  }
+  return kinds;
+}
 
 }  // namespace tutti::training

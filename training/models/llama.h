@@ -1,16 +1,28 @@
 // Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): RMSNorm, rotary positions, grouped-query
-// attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). Parameters have the names of
-// Hugging Face's LlamaForCausalLM, without the "model." of its trunk.
+// attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). With experts in place of the
+// feed-forward part: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), and the routing of
+// Switch Transformers (Fedus et al. 2021), whose own blocks are T5's. Parameters have the names of
+// Hugging Face's LlamaForCausalLM, MixtralForCausalLM ..., without the "model." of the trunk.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "training/models/decoder.h"
 #include "training/models/registry.h"
 
 namespace tutti::training {
 
+// Kinds that differ in their experts, and in the names of their parameters.
+enum class LlamaFamily : uint8_t {
+  llama,  // without experts
+  mixtral,
+  qwen2moe,
+  switch_transformer,
+};
+
 struct LlamaConfig {
+  LlamaFamily family = LlamaFamily::llama;
   int64_t layers = 4;
   int64_t heads = 4;
   int64_t kv_heads = 0;   // heads of keys and values; 0: as many
@@ -27,6 +39,9 @@ struct LlamaConfig {
   bool attention_bias = false;
   bool mlp_bias = false;
   double dropout = 0;
+  RouterOptions router;       // no experts: one feed-forward part for all tokens
+  int64_t shared_hidden = 0;  // of the shared experts; 0: there are none
+  bool shared_gate = false;
   ComputeOptions compute;
 };
 
@@ -42,6 +57,7 @@ class Llama : public Decoder {
   LlamaConfig config_;
 };
 
-ModelKind llama_kind();
+// llama, mixtral ...
+std::vector<ModelKind> llama_kinds();
 
 }  // namespace tutti::training

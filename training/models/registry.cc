@@ -1,6 +1,7 @@
 #include "training/models/registry.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -13,12 +14,12 @@
 namespace tutti::training {
 
 const std::vector<ModelKind>& model_kinds() {
-  static const std::vector<ModelKind> kinds = {
-      mlp_kind(),
-      gpt2_kind(),
-      llama_kind(),
-      resnet_kind(),
-  };
+  static const std::vector<ModelKind> kinds = [] {
+    std::vector<ModelKind> all = {mlp_kind(), gpt2_kind()};
+    std::ranges::move(llama_kinds(), std::back_inserter(all));
+    all.push_back(resnet_kind());
+    return all;
+  }();
   return kinds;
 }
 

@@ -121,6 +121,13 @@ std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
   return found;
 }
 
+std::vector<Share> Linear::input_slices(const Pass& pass) const {
+  if (!cuts_inputs(pass)) return {{0, inputs_}};
+  std::vector<Share> slices;
+  for_each_slice(pass, [&](const Share& at) { slices.push_back(at); });
+  return slices;
+}
+
 template <typename Body>
 void Linear::for_each_slice(const Pass& pass, const Body& body) const {
   const bool has_all = cut_ == LinearCut::replicated;

@@ -1,9 +1,14 @@
 #include "training/modules/mlp.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "base/text.h"
+#include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/rows.h"
 
 namespace tutti::training {
 namespace {
@@ -76,7 +81,42 @@ void Mlp::set_input(Saved& saved, ConstTensor input) const {
 
 Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                      RowsInTurn* turns) const {
-  const Tensor active_gradient = out_.backward(pass, output_gradient, saved.out);
+  return backward_hidden(pass, out_.backward(pass, output_gradient, saved.out), saved, turns);
+}
+
+// In deterministic mode slice by slice.
+void Mlp::weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor active_gradient,
+                          std::span<double> gradients) const {
+  const std::vector<Share> slices = out_.input_slices(pass);
+  std::vector<std::vector<double>> terms(slices.size(), std::vector<double>(gradients.size()));
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const auto [first, count] = slices[i];
+    dot_rows(active.col_range(first, count), active_gradient.col_range(first, count), terms[i]);
+  }
+  add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
+    std::vector<double>& sum = terms[static_cast<size_t>(into)];
+    std::ranges::transform(sum, terms[static_cast<size_t>(term)], sum.begin(), std::plus<>());
+  });
+  std::ranges::copy(terms.front(), gradients.begin());
+}
+
+// With the activation a, the weight w and the output o = W a of a row: the gradient of w is that of
+// w o times o, which is (W^T of it) times a.
+Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
+                     Saved& saved) const {
+  const Tensor active_gradient = out_.backward_input(pass, output_gradient, saved.out);
+  const ConstTensor active = saved.out.input;
+  const Tensor weighted = pass.arena.take(active.dtype, active.rows, active.cols);
+  weigh_gradients(pass, active, active_gradient, rows.gradients);
+  scale_rows(active, rows.weights, weighted);
+  scale_rows(active_gradient, rows.weights, active_gradient);
+  saved.out.input = weighted;
+  pass.finish([this, &pass, &saved] { out_.backward_weight(pass, saved.out); });
+  return backward_hidden(pass, active_gradient, saved, nullptr);
+}
+
+Tensor Mlp::backward_hidden(Pass& pass, Tensor active_gradient, Saved& saved,
+                            RowsInTurn* turns) const {
   const Tensor before = saved.before;
   if (!up_) {
     gelu_backward(before, active_gradient, active_gradient);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct MlpOptions {
   // w_gate, w_up and w_down).
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
+};
+
+// What each row's output is multiplied by, by whoever adds outputs up (mixture.h).
+struct RowWeights {
+  std::span<const double> weights;
+  // Written by backward: the gradient of each weight, of a part of the hidden values where tensor
+  // ranks share them.
+  std::span<double> gradients;
 };
 
 class Mlp {
@@ -48,8 +57,16 @@ class Mlp {
   // Needs the input and the activation.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
+  // The same where rows have weights: of a layer without biases, and of the gradient of what the
+  // weighted rows are added to.
+  Tensor backward(Pass& pass, ConstTensor output_gradient, const RowWeights& rows,
+                  Saved& saved) const;
 
  private:
+  void weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor active_gradient,
+                       std::span<double> gradients) const;
+  Tensor backward_hidden(Pass& pass, Tensor active_gradient, Saved& saved, RowsInTurn* turns) const;
+
   MlpOptions options_;  // with this rank's hidden values
   Linear in_;
   std::optional<Linear> up_;

@@ -121,7 +121,7 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       in_(make_inputs(table, name, whole.options)),
       out_(table, cat(name, '.', options_.out),
            table.mesh().size(Axis::tensor) * options_.heads * options_.head_size, options_.width,
-           {.bias = options_.bias,
+           {.bias = options_.output_bias.value_or(options_.bias),
             .deviation = options_.output_deviation,
             .cut = LinearCut::by_inputs}) {}
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct SelfAttentionOptions {
   int64_t head_size = 0;  // 0: width / heads
   int64_t window = 0;     // keys that a query sees at most, the last ones; 0: all
   bool bias = true;
-  std::shared_ptr<const Rope> rope;  // null: none; a model's layers share one
+  std::optional<bool> output_bias = {};  // of the last layer; none: as the others
+  std::shared_ptr<const Rope> rope;      // null: none; a model's layers share one
   // Of micro-batches whose tokens are dealt out; a model's layers share it too.
   std::shared_ptr<const AttentionOverRanks> over_ranks;
   // Of the layers: queries, keys and values together, as GPT-2 has them, or each by itself.

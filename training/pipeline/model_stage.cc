@@ -34,9 +34,9 @@ ModelStage::ModelStage(Model& model, ModelRunner& runner, const Placement& place
   }
 }
 
-void ModelStage::begin(std::vector<StageBatch> batches, bool training, UnitHooks& hooks) {
+void ModelStage::begin(std::vector<StageBatch> batches, StageMode mode, UnitHooks& hooks) {
   batches_ = std::move(batches);
-  training_ = training;
+  mode_ = mode;
   hooks_ = &hooks;
   versions_ = nullptr;
   on_update_ = nullptr;
@@ -46,7 +46,7 @@ void ModelStage::begin(std::vector<StageBatch> batches, bool training, UnitHooks
 
 void ModelStage::begin(std::vector<StageBatch> batches, WeightVersions& versions,
                        std::function<void(const Action&)> on_update, UnitHooks& hooks) {
-  begin(std::move(batches), true, hooks);
+  begin(std::move(batches), StageMode::training, hooks);
   versions_ = &versions;
   on_update_ = std::move(on_update);
 }
@@ -75,11 +75,20 @@ Tensor ModelStage::forward(const Action& action, ConstTensor input) {
   const ModelRunner::Part part{.units = units(action.entry.chunk), .slot = action.slot};
   const StageBatch& own = at(action.entry.micro_batch);
   const Tensor output = with_version(action, [&] {
-    return training_ ? runner_.forward(part, own.batch, input, own.scales, *hooks_)
-                     : runner_.forward_only(part, own.batch, input, *hooks_);
+    return mode_ == StageMode::training
+               ? runner_.forward(part, own.batch, input, own.scales, *hooks_)
+               : forward_only(part, own.batch, input);
   });
-  if (!training_) take_result(action);
+  if (mode_ == StageMode::evaluation) take_result(action);
   return output;
+}
+
+Tensor ModelStage::forward_only(ModelRunner::Part part, const MicroBatch& batch,
+                                ConstTensor input) {
+  const bool counting = mode_ == StageMode::counting;
+  const bool has_head = part.units.end == std::ssize(model_.units());
+  if (counting && has_head && part.units.end - part.units.begin > 1) --part.units.end;
+  return runner_.forward_only(part, batch, input, *hooks_, counting);
 }
 
 // After backward, in training: the loss is waited for when it must be there.

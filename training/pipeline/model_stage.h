@@ -30,14 +30,21 @@ void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> o
 // What a number of micro-batches add up to.
 enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 
+enum class StageMode : uint8_t {
+  training,
+  evaluation,  // nothing is kept for backward
+  // Forward alone, as in training, up to the head: units count what backward must know before it
+  // begins.
+  counting,
+};
+
 class ModelStage : public StageWork {
  public:
   // All outlive it.
   ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype);
 
-  // Before a run with these micro-batches, the table's. Without `training` nothing is kept for
-  // backward.
-  void begin(std::vector<StageBatch> batches, bool training, UnitHooks& hooks);
+  // Before a run with these micro-batches, the table's.
+  void begin(std::vector<StageBatch> batches, StageMode mode, UnitHooks& hooks);
   // The same for a schedule that is not flushed: weights by version, and what to do at updates.
   // `versions` outlives the run.
   void begin(std::vector<StageBatch> batches, WeightVersions& versions,
@@ -67,6 +74,7 @@ class ModelStage : public StageWork {
   // Computes with the weights of the action's version.
   template <typename Compute>
   auto with_version(const Action& action, Compute&& compute);
+  Tensor forward_only(ModelRunner::Part part, const MicroBatch& batch, ConstTensor input);
   void take_result(const Action& action);
   size_t index_of(const UnitLoss& loss) const;
   UnitRange units(int chunk) const { return placement_.chunks[static_cast<size_t>(chunk)]; }
@@ -76,7 +84,7 @@ class ModelStage : public StageWork {
   const Placement& placement_;
   DType dtype_;
   std::vector<StageBatch> batches_;
-  bool training_ = true;
+  StageMode mode_ = StageMode::training;
   WeightVersions* versions_ = nullptr;
   std::function<void(const Action&)> on_update_;
   UnitHooks* hooks_ = nullptr;

@@ -212,9 +212,9 @@ void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
 }
 
 Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
-                                 UnitHooks& hooks) {
+                                 UnitHooks& hooks, bool training) {
   Slot& slot = this->slot(part.slot);
-  Pass& pass = start(slot, part, batch, input, false, {});
+  Pass& pass = start(slot, part, batch, input, training, {});
   Tensor values;
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);

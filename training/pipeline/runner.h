@@ -102,9 +102,10 @@ class ModelRunner {
   // returns is valid until then.
   Tensor backward_input(int slot, ConstTensor output_gradient, UnitHooks& hooks);
   void backward_weight(int slot, UnitHooks& hooks);
-  // Keeps nothing; the output is valid until the next call with this slot.
+  // Keeps nothing; the output is valid until the next call with this slot. `training`: with what is
+  // on in training (PassContext).
   Tensor forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
-                      UnitHooks& hooks);
+                      UnitHooks& hooks, bool training = false);
 
   // The most bytes that activations and temporaries took.
   size_t activation_bytes() const;

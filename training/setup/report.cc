@@ -15,6 +15,7 @@ namespace tutti::training {
 namespace {
 
 constexpr const char* kLosses = "losses";
+constexpr const char* kBalanceLoss = "balance_loss";
 constexpr std::array kScalars = {"loss",
                                  "lr",
                                  "grad_norm",
@@ -54,6 +55,14 @@ Json json_of(const StepReport& report, double units_per_sample) {
   if (!by_axis.empty()) line["bytes_sent_by_axis"] = by_axis;
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (!report.result.losses.empty()) line[kLosses] = report.result.losses;
+  if (const auto& load = report.result.expert_load; !load.empty()) {
+    line["expert_load"] = load;
+    line["dropped"] = report.result.dropped;
+  }
+  if (const auto balance = report.result.losses.find(kBalanceLoss);
+      balance != report.result.losses.end()) {
+    line[kBalanceLoss] = balance->second;
+  }
   if (report.result.skipped) line["overflow"] = report.result.overflow;
   if (std::isfinite(report.noise_scale)) line["noise_scale"] = report.noise_scale;
   if (report.validation) add_validation(line, *report.validation);

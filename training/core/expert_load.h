@@ -1,0 +1,78 @@
+// How many tokens each layer's experts get in a step, of all ranks' micro-batches: whole numbers,
+// whose sums know no order. What experts' balance is measured by (modules/router.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tutti::training {
+
+class ExpertLoad {
+ public:
+  // Adds up whole numbers over all ranks that have other tokens or layers. Collective.
+  using Sum = std::function<void(std::span<int64_t> numbers)>;
+
+  // `is_needed`: backward reads the step's counts (a balance loss of the whole batch).
+  ExpertLoad(int64_t layers, int64_t experts, bool is_needed)
+      : layers_(layers),
+        experts_(experts),
+        is_needed_(is_needed),
+        numbers_(static_cast<size_t>(layers * (experts + 1))) {}
+
+  int64_t layers() const { return layers_; }
+  int64_t experts() const { return experts_; }
+  bool is_needed() const { return is_needed_; }
+  void set_sum(Sum sum) { sum_ = std::move(sum); }
+
+  void begin_step() {
+    numbers_.assign(numbers_.size(), 0);
+    is_known_ = false;
+  }
+  // Of a layer, while its micro-batches are counted: that one expert more is chosen, or a choice
+  // dropped, as the expert is full.
+  void add(int64_t layer, int64_t expert, int64_t count) {
+    if (!is_known_) numbers_[place(layer, expert)] += count;
+  }
+  void add_dropped(int64_t layer, int64_t count) { add(layer, experts_, count); }
+
+  // Ends counting: from here on the numbers are those of all ranks. Collective at its first call in
+  // a step.
+  void share() {
+    if (std::exchange(is_known_, true)) return;
+    if (sum_) sum_(numbers_);
+  }
+  // After share(): the choices of an expert, dropped ones too.
+  int64_t of(int64_t layer, int64_t expert) const { return numbers_[place(layer, expert)]; }
+  std::vector<std::vector<int64_t>> by_layer() const {
+    std::vector<std::vector<int64_t>> all(static_cast<size_t>(layers_));
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      for (int64_t expert = 0; expert < experts_; ++expert) {
+        all[static_cast<size_t>(layer)].push_back(of(layer, expert));
+      }
+    }
+    return all;
+  }
+  // Of all layers.
+  int64_t dropped() const {
+    int64_t sum = 0;
+    for (int64_t layer = 0; layer < layers_; ++layer) sum += of(layer, experts_);
+    return sum;
+  }
+
+ private:
+  size_t place(int64_t layer, int64_t expert) const {
+    return static_cast<size_t>(layer * (experts_ + 1) + expert);
+  }
+
+  int64_t layers_;
+  int64_t experts_;
+  bool is_needed_;
+  std::vector<int64_t> numbers_;  // by layer: of its experts, and dropped
+  bool is_known_ = false;
+  Sum sum_;
+};
+
+}  // namespace tutti::training

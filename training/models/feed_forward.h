@@ -1,0 +1,76 @@
+// A block's feed-forward part: one for all tokens (modules/mlp.h), or a mixture (mixture.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/models/mixture.h"
+#include "training/modules/mlp.h"
+#include "training/modules/rows_in_turn.h"
+
+namespace tutti::training {
+
+class FeedForward {
+ public:
+  struct Saved {
+    Mlp::Saved mlp;
+    Mixture::Saved mixture;
+  };
+
+  FeedForward(ParameterTable& table, const std::string& name, const MlpOptions& mlp,
+              const MixtureOptions& mixture, int64_t context, int64_t layer,
+              const std::shared_ptr<ExpertLoad>& load) {
+    if (mixture.router.experts == 0) {
+      mlp_.emplace(table, name, mlp);
+    } else {
+      mixture_.emplace(table, name, mixture, mlp, context, layer, load);
+    }
+  }
+
+  // Takes what is kept for backward: `before`, as many rows as the input has.
+  Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const {
+    if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
+    return pass.arena.take(type, rows, mlp_->before_width());
+  }
+  void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const {
+    mixture_ ? mixture_->project(pass, input, saved.mixture, before)
+             : mlp_->project(pass, input, saved.mlp, before);
+  }
+  void activate(Pass& pass, Saved& saved) const {
+    mixture_ ? mixture_->activate(pass, saved.mixture) : mlp_->activate(pass, saved.mlp);
+  }
+  void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns) const {
+    if (!mixture_) return mlp_->finish(pass, saved.mlp, output, turns);
+    mixture_->finish(pass, saved.mixture, output);
+    tell_all(output, turns);
+  }
+  void set_input(Saved& saved, ConstTensor input) const {
+    mixture_ ? mixture_->set_input(saved.mixture, input) : mlp_->set_input(saved.mlp, input);
+  }
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved, RowsInTurn* turns) const {
+    if (!mixture_) return mlp_->backward(pass, output_gradient, saved.mlp, turns);
+    const Tensor gradient = mixture_->backward(pass, output_gradient, saved.mixture);
+    tell_all(gradient, turns);
+    return gradient;
+  }
+  // What of the input's gradient every tensor rank has, beside the sum of what backward returned;
+  // empty: nothing.
+  ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
+  std::vector<std::string> losses() const {
+    return mixture_ ? mixture_->losses() : std::vector<std::string>();
+  }
+
+ private:
+  // Rows of a mixture come all at once.
+  static void tell_all(Tensor result, RowsInTurn* turns) {
+    if (turns == nullptr) return;
+    for (size_t part = 0; part < turns->parts().size(); ++part) turns->done(result, part);
+  }
+
+  std::optional<Mlp> mlp_;
+  std::optional<Mixture> mixture_;
+};
+
+}  // namespace tutti::training

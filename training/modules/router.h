@@ -1,0 +1,108 @@
+// Which experts each token goes to, and with which weights: a linear layer's scores, of which the
+// best `topk` are chosen (Shazeer et al. 2017; Switch: Fedus et al. 2021; Mixtral: Jiang et al.
+// 2024; by groups: DeepSeek-V3, 2024, section 2.1.2).
+//
+//   token -> [gate] -> logits -> softmax or sigmoid -> the best k -> weights
+//                                      |
+//                                      +--> balance loss: E sum over experts of f P
+//
+// where f is the share of the tokens that choose an expert, P the mean of its scores. f is counted
+// over the global batch (core/expert_load.h), and so the loss does not depend on how a batch is cut
+// into micro-batches and over ranks. It has no gradient, P has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/core/expert_load.h"
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
+#include "training/modules/linear.h"
+
+namespace tutti::training {
+
+enum class ExpertScores : uint8_t { softmax, sigmoid };
+
+// Of which tokens the balance loss is one term.
+enum class BalanceScope : uint8_t {
+  all_layers,  // f and P are means over all layers' tokens (as transformers has it)
+  each_layer,  // the sum of the layers' losses
+};
+
+// Which of too many choices an expert takes.
+enum class FullExpert : uint8_t {
+  by_position,  // the tokens that come first in their sample
+  by_score,     // those with the largest weights
+};
+
+struct RouterOptions {
+  int64_t experts = 0;
+  int64_t topk = 2;
+  ExpertScores scores = ExpertScores::softmax;
+  bool renormalize = true;  // weights are divided by their sum
+  double weight_scale = 1;  // and multiplied by this
+  // Experts lie in so many groups; only those of the best `topk_groups` are chosen from, by the sum
+  // of their two best scores.
+  int64_t groups = 1;
+  int64_t topk_groups = 1;
+  double balance_loss = 0;  // its weight in what is minimized; 0: none
+  BalanceScope balance = BalanceScope::all_layers;
+  double z_loss = 0;  // the weight of the mean square of the logits' log-sum-exp (ST-MoE, 2022)
+  // An expert takes at most tokens / experts * capacity * topk of a sample's choices, rounded up;
+  // 0: all. The others are dropped: they add nothing.
+  double capacity = 0;
+  FullExpert full = FullExpert::by_position;
+};
+
+class Router {
+ public:
+  struct Saved {
+    Linear::Saved gate;
+    Tensor logits;  // tokens x experts
+    Tensor scores;  // the same, after softmax or sigmoid; of the type of sums
+    // tokens x topk, the best first: the expert, -1 where the choice is dropped; its weight.
+    std::vector<int32_t> experts;
+    std::vector<double> weights;
+    std::vector<int32_t> choices;  // dropped ones too
+  };
+
+  // The parameter NAME.gate.weight. `load` counts what layer number `layer` chooses; `context`:
+  // tokens of a whole sample.
+  Router(ParameterTable& table, const std::string& name, const RouterOptions& options,
+         int64_t width, int64_t context, int64_t layer, std::shared_ptr<ExpertLoad> load);
+
+  const RouterOptions& options() const { return options_; }
+  // Takes from the arena what is kept for backward, of so many rows.
+  void take(Pass& pass, int64_t rows, Saved& saved) const;
+  // Chooses for each row of the input.
+  void forward(Pass& pass, ConstTensor input, Saved& saved) const;
+  // The gradient of the input, given those of the weights (of all tensor ranks together). Needs the
+  // input (set_input).
+  Tensor backward(Pass& pass, std::span<const double> weight_gradients, Saved& saved) const;
+  void set_input(Saved& saved, ConstTensor input) const { saved.gate.input = input; }
+  // Those that forward adds to a pass.
+  std::vector<std::string> losses() const;
+
+ private:
+  void choose(Saved& saved, int64_t token) const;
+  void drop(const Pass& pass, Saved& saved) const;
+  void count(const Saved& saved) const;
+  void add_losses(Pass& pass, const Saved& saved) const;
+  void add_weight_gradients(const Saved& saved, int64_t token,
+                            std::span<const double> weight_gradients,
+                            std::span<const double> scores, std::vector<double>& gradient) const;
+  // By expert: what a token's score adds to the balance loss of its sample.
+  std::vector<double> balance_terms() const;
+
+  RouterOptions options_;
+  int64_t context_;
+  int64_t layer_;
+  std::shared_ptr<ExpertLoad> load_;
+  Linear gate_;
+};
+
+}  // namespace tutti::training

@@ -11,8 +11,24 @@ namespace tutti::training::hugging_face {
 namespace {
 
 const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = {gpt2(), llama(), mistral()};
+  static const std::vector<Architecture> all = {gpt2(), llama(), mistral(), mixtral(), qwen2moe()};
   return all;
+}
+
+// What a well-known architecture has that no model here has.
+std::string missing_part(std::string_view name) {
+  const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  if (begins("DeepseekV2") || begins("DeepseekV3") || begins("deepseek_v")) {
+    return "its latent attention is not there (its routing is: mixtral with --router-scores, "
+           "--expert-groups and --shared-hidden)";
+  }
+  if (begins("GptOss") || begins("gpt_oss")) {
+    return "its attention's sinks and its experts' biases and clamped SwiGLU are not there";
+  }
+  if (begins("SwitchTransformers") || begins("switch_transformers")) {
+    return "it is an encoder and a decoder (its routing is there: --model switch)";
+  }
+  return "";
 }
 
 std::string known() {
@@ -45,7 +61,9 @@ const Architecture& architecture_of(const ConfigReader& config) {
   throw Error(ErrorCode::unsupported,
               name.empty() ? "the model's architecture is not said"
                            : cat("there is no model for the architecture ", in_quotes(name)),
-              {.where = config.path(), .remedy = cat("give a model of one of ", known())});
+              {.where = config.path(),
+               .cause = missing_part(name),
+               .remedy = cat("give a model of one of ", known())});
 }
 
 const Architecture& architecture_of_model(const Json& model) {

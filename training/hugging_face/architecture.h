@@ -47,5 +47,7 @@ const Architecture& architecture_of_model(const Json& model);
 Architecture gpt2();
 Architecture llama();
 Architecture mistral();
+Architecture mixtral();
+Architecture qwen2moe();
 
 }  // namespace tutti::training::hugging_face

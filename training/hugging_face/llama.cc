@@ -1,7 +1,8 @@
 // LlamaForCausalLM, and MistralForCausalLM, which is the same with a window.
+#include "training/hugging_face/llama.h"
+
 #include "base/error.h"
 #include "base/text.h"
-#include "training/hugging_face/architecture.h"
 
 namespace tutti::training::hugging_face {
 namespace {
@@ -31,6 +32,8 @@ void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
   model["rope_high_turns"] = rope.number("high_freq_factor");
 }
 
+}  // namespace
+
 Json llama_model_of(const ConfigReader& config) {
   const std::string activation = config.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") config.refuse("hidden_act", "silu");
@@ -53,6 +56,8 @@ Json llama_model_of(const ConfigReader& config) {
   return model;
 }
 
+namespace {
+
 // As both transformers 4 and 5 read it.
 void describe_rope(const Json& model, Json& config) {
   const Json& type = model.at("rope_scaling");
@@ -68,6 +73,8 @@ void describe_rope(const Json& model, Json& config) {
   rope["rope_theta"] = model.at("rope_base");
   config["rope_parameters"] = rope;
 }
+
+}  // namespace
 
 void llama_describe(const Json& model, Json& config) {
   config["vocab_size"] = model.at("vocabulary");
@@ -88,6 +95,8 @@ void llama_describe(const Json& model, Json& config) {
   if (!config.contains("attention_dropout")) config["attention_dropout"] = 0.0;
   describe_rope(model, config);
 }
+
+namespace {
 
 bool llama_is_transposed(std::string_view) { return false; }
 

@@ -65,6 +65,7 @@ struct Rig {
     test.batch.tokens = tokens;
     test.batch.targets = targets;
     test.pass.loss_scale = 1.0 / static_cast<double>(targets.size());
+    test.pass.sample_scale = 1.0 / static_cast<double>(test.batch.samples);
   }
 
   std::string folder;
@@ -97,18 +98,33 @@ void sum_partial_gradients(Rig& rig) {
   }
 }
 
+// Of the pass's units together; they are forgotten.
+double balance_loss(Pass& pass) {
+  double sum = 0;
+  for (const NamedLoss& loss : pass.losses) sum += loss.sum.get() * pass.sample_scale;
+  pass.losses.clear();
+  return sum;
+}
+
 // Step by step, of a rank that is alone, or one of several that share the model.
 void expect_twenty_losses(Rig& rig) {
   PlainAdamW optimizer(rig.model->parameters(), rig.parameters, {.beta2 = 0.99});
   const std::vector<double> losses = values_of<double>(rig.expected, "losses");
   ASSERT_EQ(losses.size(), 20u);
   EXPECT_LT(losses.back(), losses.front() - 1);
-  for (const double loss : losses) {
+  ExpertLoad* const load = rig.model->expert_load();
+  std::vector<double> balance_losses;
+  if (load != nullptr) balance_losses = values_of<double>(rig.expected, "balance_losses");
+  for (size_t step = 0; step < losses.size(); ++step) {
     const ArenaScope scope(rig.test.arena);
     rig.parameters.clear_gradients();
+    if (load != nullptr) load->begin_step();
     training::testing::forward(*rig.model, rig.test.pass);
-    EXPECT_NEAR(rig.test.pass.loss.get().sum * rig.test.pass.loss_scale, loss, 1e-4);
+    EXPECT_NEAR(rig.test.pass.loss.get().sum * rig.test.pass.loss_scale, losses[step], 1e-4);
     training::testing::backward(*rig.model, rig.test.pass);
+    if (load != nullptr) {
+      EXPECT_NEAR(balance_loss(rig.test.pass), balance_losses[step], 1e-4) << step;
+    }
     sum_partial_gradients(rig);
     optimizer.step();
   }
@@ -129,7 +145,8 @@ TEST_P(HuggingFaceFixtureTest, LossesOfTwentyStepsOfTwoTensorRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HuggingFaceFixtureTest,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral",
+                                           "mixtral", "qwen2moe"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

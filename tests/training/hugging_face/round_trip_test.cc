@@ -76,7 +76,8 @@ TEST_P(RoundTripTest, InShards) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral",
+                                           "mixtral", "qwen2moe"),
                          [](const auto& info) { return info.param; });
 
 // What is said of the model beside its sizes, and its tokenizer.

@@ -1,0 +1,124 @@
+// MixtralForCausalLM and Qwen2MoeForCausalLM: Llama with experts.
+#include <string>
+
+#include "base/text.h"
+#include "training/hugging_face/llama.h"
+
+namespace tutti::training::hugging_face {
+namespace {
+
+// The weight of the balance loss, which transformers adds where it is asked for.
+double balance_loss_of(const ConfigReader& config) {
+  if (!config.truth("output_router_logits", false)) return 0;
+  return config.number("router_aux_loss_coef", 0.001);
+}
+
+void describe_balance_loss(const Json& model, Json& config) {
+  config["router_aux_loss_coef"] = model.at("balance_loss");
+  config["output_router_logits"] = model.at("balance_loss") != 0;
+}
+
+// What of the routing none of them has; empty: nothing.
+std::string routing_misfit(const Json& model) {
+  if (model.at("scores") != "softmax") return "scores experts by softmax";
+  if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
+  if (model.at("groups") != 1) return "has no groups of experts";
+  if (model.at("capacity") != 0) return "has no limit of an expert's tokens (--capacity)";
+  if (model.at("mlp_bias") == true) return "has no biases in experts";
+  return "";
+}
+
+void refuse_unless_0(const ConfigReader& config, const char* field) {
+  if (config.number(field, 0) != 0) config.refuse(field, "0");
+}
+
+Json mixtral_model_of(const ConfigReader& config) {
+  refuse_unless_0(config, "router_jitter_noise");
+  Json model = llama_model_of(config);
+  model["window"] = config.whole("sliding_window", 0);
+  model["experts"] = config.whole("num_local_experts", 8);
+  model["topk"] = config.whole("num_experts_per_tok", 2);
+  model["balance_loss"] = balance_loss_of(config);
+  return model;
+}
+
+void mixtral_describe(const Json& model, Json& config) {
+  llama_describe(model, config);
+  config["sliding_window"] = model.at("window") == 0 ? Json() : model.at("window");
+  config["num_local_experts"] = model.at("experts");
+  config["num_experts_per_tok"] = model.at("topk");
+  config["router_jitter_noise"] = 0.0;
+  describe_balance_loss(model, config);
+}
+
+std::string mixtral_misfit(const Json& model) {
+  if (model.at("renormalize") != true) return "divides the experts' weights by their sum";
+  if (model.at("shared_hidden") != 0) return "has no shared expert";
+  if (model.at("attention_bias") == true) return "has no biases";
+  return routing_misfit(model);
+}
+
+Json qwen2moe_model_of(const ConfigReader& config) {
+  if (config.whole("decoder_sparse_step", 1) != 1) config.refuse("decoder_sparse_step", "1");
+  if (config.truth("use_sliding_window", false)) config.refuse("use_sliding_window", "false");
+  const Json* const dense = config.json().find("mlp_only_layers");
+  if (dense != nullptr && !dense->empty()) config.refuse("mlp_only_layers", "none");
+  Json model = llama_model_of(config);
+  model["attention_bias"] = config.truth("qkv_bias", true);
+  model["hidden"] = config.whole("moe_intermediate_size", 1408);
+  model["shared_hidden"] = config.whole("shared_expert_intermediate_size", 5632);
+  model["shared_gate"] = true;
+  model["experts"] = config.whole("num_experts", 60);
+  model["topk"] = config.whole("num_experts_per_tok", 4);
+  model["renormalize"] = config.truth("norm_topk_prob", false);
+  model["balance_loss"] = balance_loss_of(config);
+  return model;
+}
+
+void qwen2moe_describe(const Json& model, Json& config) {
+  llama_describe(model, config);
+  config["qkv_bias"] = model.at("attention_bias");
+  config["use_sliding_window"] = false;
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = Json::array();
+  config["moe_intermediate_size"] = model.at("hidden");
+  config["shared_expert_intermediate_size"] = model.at("shared_hidden");
+  config["num_experts"] = model.at("experts");
+  config["num_experts_per_tok"] = model.at("topk");
+  config["norm_topk_prob"] = model.at("renormalize");
+  describe_balance_loss(model, config);
+}
+
+std::string qwen2moe_misfit(const Json& model) {
+  if (model.at("shared_hidden") == 0 || model.at("shared_gate") != true) {
+    return "has a shared expert with a gate";
+  }
+  if (model.at("window") != 0) return "has no window of attention";
+  return routing_misfit(model);
+}
+
+}  // namespace
+
+Architecture mixtral() {
+  Architecture mixtral = llama();
+  mixtral.class_name = "MixtralForCausalLM";
+  mixtral.model_type = "mixtral";
+  mixtral.kind = "mixtral";
+  mixtral.model_of = mixtral_model_of;
+  mixtral.misfit = mixtral_misfit;
+  mixtral.describe = mixtral_describe;
+  return mixtral;
+}
+
+Architecture qwen2moe() {
+  Architecture qwen = llama();
+  qwen.class_name = "Qwen2MoeForCausalLM";
+  qwen.model_type = "qwen2_moe";
+  qwen.kind = "qwen2moe";
+  qwen.model_of = qwen2moe_model_of;
+  qwen.misfit = qwen2moe_misfit;
+  qwen.describe = qwen2moe_describe;
+  return qwen;
+}
+
+}  // namespace tutti::training::hugging_face

@@ -11,7 +11,8 @@ namespace tutti::training::hugging_face {
 namespace {
 
 const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = {gpt2(), llama(), mistral(), mixtral(), qwen2moe()};
+  static const std::vector<Architecture> all = {gpt2(),     llama(),    mistral(), mixtral(),
+                                                qwen2moe(), qwen3moe(), olmoe()};
   return all;
 }
 

@@ -49,5 +49,7 @@ Architecture llama();
 Architecture mistral();
 Architecture mixtral();
 Architecture qwen2moe();
+Architecture qwen3moe();
+Architecture olmoe();
 
 }  // namespace tutti::training::hugging_face

@@ -1,4 +1,5 @@
-// MixtralForCausalLM and Qwen2MoeForCausalLM: Llama with experts.
+// MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM and OlmoeForCausalLM: Llama with
+// experts.
 #include <string>
 
 #include "base/text.h"
@@ -58,12 +59,30 @@ std::string mixtral_misfit(const Json& model) {
   return routing_misfit(model);
 }
 
-Json qwen2moe_model_of(const ConfigReader& config) {
+// What Qwen's have in common.
+Json qwen_model_of(const ConfigReader& config) {
   if (config.whole("decoder_sparse_step", 1) != 1) config.refuse("decoder_sparse_step", "1");
   if (config.truth("use_sliding_window", false)) config.refuse("use_sliding_window", "false");
   const Json* const dense = config.json().find("mlp_only_layers");
   if (dense != nullptr && !dense->empty()) config.refuse("mlp_only_layers", "none");
-  Json model = llama_model_of(config);
+  return llama_model_of(config);
+}
+
+void qwen_describe(const Json& model, Json& config) {
+  llama_describe(model, config);
+  config["use_sliding_window"] = false;
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = Json::array();
+  config["moe_intermediate_size"] = model.at("hidden");
+  config["num_experts"] = model.at("experts");
+  config["num_local_experts"] = model.at("experts");  // Qwen3-MoE of transformers 5
+  config["num_experts_per_tok"] = model.at("topk");
+  config["norm_topk_prob"] = model.at("renormalize");
+  describe_balance_loss(model, config);
+}
+
+Json qwen2moe_model_of(const ConfigReader& config) {
+  Json model = qwen_model_of(config);
   model["attention_bias"] = config.truth("qkv_bias", true);
   model["hidden"] = config.whole("moe_intermediate_size", 1408);
   model["shared_hidden"] = config.whole("shared_expert_intermediate_size", 5632);
@@ -76,23 +95,51 @@ Json qwen2moe_model_of(const ConfigReader& config) {
 }
 
 void qwen2moe_describe(const Json& model, Json& config) {
-  llama_describe(model, config);
+  qwen_describe(model, config);
   config["qkv_bias"] = model.at("attention_bias");
-  config["use_sliding_window"] = false;
-  config["decoder_sparse_step"] = 1;
-  config["mlp_only_layers"] = Json::array();
-  config["moe_intermediate_size"] = model.at("hidden");
   config["shared_expert_intermediate_size"] = model.at("shared_hidden");
-  config["num_experts"] = model.at("experts");
-  config["num_experts_per_tok"] = model.at("topk");
-  config["norm_topk_prob"] = model.at("renormalize");
-  describe_balance_loss(model, config);
 }
 
 std::string qwen2moe_misfit(const Json& model) {
   if (model.at("shared_hidden") == 0 || model.at("shared_gate") != true) {
     return "has a shared expert with a gate";
   }
+  if (model.at("window") != 0) return "has no window of attention";
+  return routing_misfit(model);
+}
+
+Json qwen3moe_model_of(const ConfigReader& config) {
+  Json model = qwen_model_of(config);
+  model["hidden"] = config.whole("moe_intermediate_size", 768);
+  // transformers 5 has another name for it.
+  model["experts"] = config.whole("num_experts", config.whole("num_local_experts", 128));
+  model["topk"] = config.whole("num_experts_per_tok", 8);
+  model["renormalize"] = config.truth("norm_topk_prob", false);
+  model["balance_loss"] = balance_loss_of(config);
+  return model;
+}
+
+Json olmoe_model_of(const ConfigReader& config) {
+  refuse_unless_0(config, "clip_qkv");
+  Json model = llama_model_of(config);
+  model["experts"] = config.whole("num_experts", 64);
+  model["topk"] = config.whole("num_experts_per_tok", 8);
+  model["renormalize"] = config.truth("norm_topk_prob", false);
+  model["balance_loss"] = balance_loss_of(config);
+  return model;
+}
+
+void olmoe_describe(const Json& model, Json& config) {
+  llama_describe(model, config);
+  config["num_experts"] = model.at("experts");
+  config["num_experts_per_tok"] = model.at("topk");
+  config["norm_topk_prob"] = model.at("renormalize");
+  describe_balance_loss(model, config);
+}
+
+// Of both.
+std::string unshared_misfit(const Json& model) {
+  if (model.at("shared_hidden") != 0) return "has no shared expert";
   if (model.at("window") != 0) return "has no window of attention";
   return routing_misfit(model);
 }
@@ -108,6 +155,28 @@ Architecture mixtral() {
   mixtral.misfit = mixtral_misfit;
   mixtral.describe = mixtral_describe;
   return mixtral;
+}
+
+Architecture qwen3moe() {
+  Architecture qwen = llama();
+  qwen.class_name = "Qwen3MoeForCausalLM";
+  qwen.model_type = "qwen3_moe";
+  qwen.kind = "qwen3moe";
+  qwen.model_of = qwen3moe_model_of;
+  qwen.misfit = unshared_misfit;
+  qwen.describe = qwen_describe;
+  return qwen;
+}
+
+Architecture olmoe() {
+  Architecture olmoe = llama();
+  olmoe.class_name = "OlmoeForCausalLM";
+  olmoe.model_type = "olmoe";
+  olmoe.kind = "olmoe";
+  olmoe.model_of = olmoe_model_of;
+  olmoe.misfit = unshared_misfit;
+  olmoe.describe = olmoe_describe;
+  return olmoe;
 }
 
 Architecture qwen2moe() {

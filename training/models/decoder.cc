@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/models/decoder_units.h"
+#include "training/parallel/convert_layout.h"
 #include "training/parallel/heads_attention.h"
 #include "training/parallel/ring_attention.h"
 
@@ -57,6 +58,26 @@ std::shared_ptr<const AttentionOverRanks> attention_over(const DecoderOptions& o
   return std::make_shared<RingAttention>();
 }
 
+void sum_over_tensor_ranks(Pass& pass, const MeshPlace& place, std::span<double> numbers) {
+  const ArenaScope scope(pass.arena);
+  const auto count = std::ssize(numbers);
+  const Tensor sums = pass.arena.take(DType::f64, count, 1);
+  std::ranges::copy(numbers, sums.values<double>().begin());
+  const Tensor found = convert_layout(pass, place, sums, {count, 1}, kTensorPartial, kReplicated);
+  std::ranges::copy(found.values<double>(), numbers.begin());
+}
+
+// A norm of all heads of keys is cut with them.
+void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
+  const int64_t heads = attention.key_heads == 0 ? attention.heads : attention.key_heads;
+  if (attention.head_norm != HeadNormKind::all_heads || heads % ranks == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat(heads, " heads of keys cannot be cut over ", ranks, " ranks"),
+              {.where = "--tp",
+               .cause = "the model has a norm of all its keys' heads together",
+               .remedy = "give a number of ranks that divides them"});
+}
+
 DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   const int tensor_ranks = place.size(Axis::tensor);
   const auto require = [](std::string_view what, int64_t value) {
@@ -71,6 +92,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require("vocabulary", options.vocabulary);
   require("hidden width", options.mlp.hidden);
   require_even_heads(options.attention.heads, tensor_ranks);
+  require_whole_key_heads(options.attention, tensor_ranks);
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
   require_one_each(options.vocabulary, "kinds of tokens", tensor_ranks);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
@@ -108,6 +130,10 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
         std::make_shared<Rope>(options.context, options.attention.head_size, *options.rope);
   }
   options.attention.over_ranks = attention_over(options, place);
+  options.attention.head_norm_epsilon = options.norm_epsilon;
+  options.attention.sum_over_tensor = [place](Pass& pass, std::span<double> numbers) {
+    sum_over_tensor_ranks(pass, place, numbers);
+  };
   // Each residual connection adds variance: GPT-2 starts its last layers smaller.
   options.attention.output_deviation = options.mlp.output_deviation =
       kDecoderDeviation / std::sqrt(2 * static_cast<double>(options.layers));
@@ -173,7 +199,11 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
   // Where they cannot be cut, those of the first rank's queries, or in deterministic mode all.
   const double first_keys = options_.compute.slices > 1 ? keys : std::ceil(keys / t);
   const double kept_keys = std::fmod(keys, t) == 0 ? keys / t : first_keys;
-  const double cut = (2 * heads / t + 2 * kept_keys) * head_size + hidden_layers * all_hidden / t;
+  // Norms of queries and keys keep their inputs.
+  const double projections = options_.attention.head_norm == HeadNormKind::none
+                                 ? 2 * heads / t + 2 * kept_keys
+                                 : 3 * heads / t + 3 * kept_keys;
+  const double cut = projections * head_size + hidden_layers * all_hidden / t;
   const double context_share = 5 * heads * static_cast<double>(options_.context) / width;
   const double megatron = options_.compute.sequence_parallel ? (34 + context_share) / t
                                                              : 10 + 24 / t + context_share / t;

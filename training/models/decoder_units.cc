@@ -165,7 +165,7 @@ void DecoderBlock::attend(Part& part, ConstTensor input) const {
   Pass& pass = *part.pass;
   Saved& saved = part.saved;
   saved.input = input;
-  const Tensor qkv = pass.arena.take(input.dtype, stream_.rows(pass), attention_.projected_width());
+  const Tensor qkv = attention_.take(pass, input.dtype, stream_.rows(pass), saved.attention);
   recomputable(pass.arena, [&] {
     saved.normal_1 = norm_1_.forward(pass, input, saved.norm_1);
     const ArenaScope scope(pass.arena);

@@ -115,26 +115,35 @@ struct Family {
   const char* meaning;
   std::string feed_forward;         // the module's name
   std::vector<std::string> layers;  // of an expert, or of the one feed-forward part
+  HeadNormKind head_norm;           // of queries and keys
   Described<LlamaConfig> described;
 };
 
-const std::array<Family, 4>& families() {
+const std::array<Family, 6>& families() {
   const std::vector<std::string> usual = {"gate_proj", "up_proj", "down_proj"};
-  static const std::array<Family, 4> all = {{
-      {LlamaFamily::llama, "Llama", "mlp", usual, described("llama", {})},
+  static const std::array<Family, 6> all = {{
+      {LlamaFamily::llama, "Llama", "mlp", usual, HeadNormKind::none, described("llama", {})},
       {LlamaFamily::mixtral,
        "Mixtral: Llama with experts",
        "block_sparse_moe",
        {"w1", "w3", "w2"},
+       HeadNormKind::none,
        described("mixtral", {.family = LlamaFamily::mixtral, .router = {.experts = 8, .topk = 2}})},
-      {LlamaFamily::qwen2moe, "Qwen2-MoE: with a shared expert", "mlp", usual,
+      {LlamaFamily::qwen2moe, "Qwen2-MoE: with a shared expert", "mlp", usual, HeadNormKind::none,
        described("qwen2moe", {.family = LlamaFamily::qwen2moe,
                               .attention_bias = true,
                               .router = {.experts = 8, .topk = 4, .renormalize = false},
                               .shared_hidden = 256,
                               .shared_gate = true})},
+      {LlamaFamily::qwen3moe, "Qwen3-MoE: with norms of heads", "mlp", usual,
+       HeadNormKind::each_head,
+       described("qwen3moe",
+                 {.family = LlamaFamily::qwen3moe, .router = {.experts = 8, .topk = 4}})},
+      {LlamaFamily::olmoe, "OLMoE: with norms of all heads", "mlp", usual, HeadNormKind::all_heads,
+       described("olmoe", {.family = LlamaFamily::olmoe,
+                           .router = {.experts = 8, .topk = 4, .renormalize = false}})},
       {LlamaFamily::switch_transformer, "Llama with the routing of Switch Transformers", "mlp",
-       usual,
+       usual, HeadNormKind::none,
        described("switch", {.family = LlamaFamily::switch_transformer,
                             .router = {.experts = 8,
                                        .topk = 1,
@@ -174,7 +183,8 @@ DecoderOptions options_of(const LlamaConfig& config) {
                                        .window = config.window,
                                        .bias = config.attention_bias,
                                        .in = {"q_proj", "k_proj", "v_proj"},
-                                       .out = "o_proj"},
+                                       .out = "o_proj",
+                                       .head_norm = family.head_norm},
                          .mlp = {.hidden = config.hidden,
                                  .kind = MlpKind::swiglu,
                                  .bias = config.mlp_bias,

@@ -1,6 +1,7 @@
 // Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): RMSNorm, rotary positions, grouped-query
 // attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). With experts in place of the
-// feed-forward part: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), and the routing of
+// feed-forward part: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), Qwen3-MoE (2025),
+// OLMoE (Muennighoff et al. 2024), and the routing of
 // Switch Transformers (Fedus et al. 2021), whose own blocks are T5's. Parameters have the names of
 // Hugging Face's LlamaForCausalLM, MixtralForCausalLM ..., without the "model." of the trunk.
 #pragma once
@@ -18,6 +19,8 @@ enum class LlamaFamily : uint8_t {
   llama,  // without experts
   mixtral,
   qwen2moe,
+  qwen3moe,
+  olmoe,
   switch_transformer,
 };
 

@@ -69,6 +69,38 @@ std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
   return layers;
 }
 
+std::vector<HeadNorm> make_norms(ParameterTable& table, const std::string& name,
+                                 const SelfAttentionOptions& options) {
+  if (options.head_norm == HeadNormKind::none) return {};
+  const int ranks = table.mesh().size(Axis::tensor);
+  const int place = table.mesh().place(Axis::tensor);
+  HeadNormOptions queries{.kind = options.head_norm,
+                          .heads = options.heads,
+                          .head_size = options.head_size,
+                          .epsilon = options.head_norm_epsilon,
+                          .own = even_share(options.heads, place, ranks),
+                          .first_slice = place * options.slices / ranks,
+                          .slices = std::max(1, options.slices / ranks),
+                          .all_slices = options.slices,
+                          .sum = ranks > 1 ? options.sum_over_tensor : nullptr};
+  HeadNormOptions keys = queries;
+  keys.heads = options.key_heads;
+  keys.own = even_share(options.key_heads, place, ranks);
+  if (share_key_heads(table, options)) {
+    keys.own = own_key_heads(table, options);
+    if (options.slices > 1) {  // each rank has all
+      keys.own = {0, options.key_heads};
+      keys.first_slice = 0;
+      keys.slices = options.slices;
+      keys.sum = nullptr;
+    }
+  }
+  std::vector<HeadNorm> norms;
+  norms.emplace_back(table, name + ".q_norm", queries);
+  norms.emplace_back(table, name + ".k_norm", keys);
+  return norms;
+}
+
 // With the heads that this rank's layers make.
 SelfAttentionOptions own_heads(const ParameterTable& table, SelfAttentionOptions options) {
   const int ranks = table.mesh().size(Axis::tensor);
@@ -119,14 +151,19 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       group_(whole.options.heads / whole.options.key_heads),
       before_(table.mesh().place(Axis::tensor) * options_.heads % group_),
       in_(make_inputs(table, name, whole.options)),
+      norms_(make_norms(table, name, whole.options)),
       out_(table, cat(name, '.', options_.out),
            table.mesh().size(Axis::tensor) * options_.heads * options_.head_size, options_.width,
            {.bias = options_.output_bias.value_or(options_.bias),
             .deviation = options_.output_deviation,
             .cut = LinearCut::by_inputs}) {}
 
-int64_t SelfAttention::projected_width() const {
-  return (options_.heads + 2 * options_.key_heads) * options_.head_size;
+Tensor SelfAttention::take(Pass& pass, DType type, int64_t rows, Saved& saved) const {
+  for (size_t i = 0; i < norms_.size(); ++i) {
+    saved.norms[i].input = pass.arena.take(type, rows, in_[i].outputs());
+  }
+  return pass.arena.take(type, rows,
+                         (options_.heads + 2 * options_.key_heads) * options_.head_size);
 }
 
 // Tokens that are dealt out are those of one sample: `over_ranks` knows what each sees.
@@ -189,7 +226,11 @@ Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
 
 void SelfAttention::project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const {
   saved.qkv = qkv;
-  for (size_t i = 0; i < in_.size(); ++i) in_[i].forward(pass, input, saved.in[i], part(qkv, i));
+  for (size_t i = 0; i < in_.size(); ++i) {
+    const bool has_norm = i < norms_.size();
+    in_[i].forward(pass, input, saved.in[i], has_norm ? saved.norms[i].input : part(qkv, i));
+    if (has_norm) norms_[i].forward(pass, saved.norms[i], part(qkv, i));
+  }
   rotate(*pass.batch, qkv, false);
 }
 
@@ -283,7 +324,10 @@ Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& s
   rotate(*pass.batch, gradient, true);
   std::vector<Linear::Backward> layers;
   for (size_t i = 0; i < in_.size(); ++i) {
-    layers.push_back({&in_[i], part(gradient, i), &saved.in[i]});
+    const Tensor own = part(gradient, i);
+    const bool has_norm = i < norms_.size();
+    layers.push_back(
+        {&in_[i], has_norm ? norms_[i].backward(pass, own, saved.norms[i]) : own, &saved.in[i]});
   }
   return Linear::backward(pass, layers, turns);
 }

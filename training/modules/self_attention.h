@@ -15,6 +15,7 @@
 
 #include "training/kernels/attention.h"
 #include "training/modules/attention_over_ranks.h"
+#include "training/modules/head_norm.h"
 #include "training/modules/linear.h"
 #include "training/modules/rope.h"
 
@@ -34,8 +35,12 @@ struct SelfAttentionOptions {
   // Of the layers: queries, keys and values together, as GPT-2 has them, or each by itself.
   std::vector<std::string> in = {"c_attn"};
   std::string out = "c_proj";
-  double output_deviation = 0.02;  // of the last layer's weights at the start
-  int slices = 1;                  // Pass::slices of all passes
+  // Of queries and keys, by layers `q_norm` and `k_norm`; only where `in` is three.
+  HeadNormKind head_norm = HeadNormKind::none;
+  double head_norm_epsilon = 1e-6;
+  SumOverTensor sum_over_tensor = nullptr;  // for these norms
+  double output_deviation = 0.02;           // of the last layer's weights at the start
+  int slices = 1;                           // Pass::slices of all passes
 };
 
 class SelfAttention {
@@ -43,6 +48,7 @@ class SelfAttention {
   struct Saved {
     std::array<Linear::Saved, 3> in;
     Tensor qkv;
+    std::array<HeadNorm::Saved, 2> norms;
     Tensor attended;
     Tensor lse;
     AttentionOverRanks::Saved over_ranks;
@@ -55,13 +61,15 @@ class SelfAttention {
   SelfAttention(ParameterTable& table, const std::string& name,
                 const SelfAttentionOptions& options);
 
+  // Takes from the arena what is kept of so many rows' projections: queries, keys and values (and
+  // the first two as they were before their norms).
+  Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const;
   // In three parts, so that the input need not outlive the first one if backward gets it anew
   // (set_input). Rows of the micro-batch's samples.
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const;
   void attend(Pass& pass, Saved& saved) const;
   // `output`: rows x width, of type_of_parts() (linear.h).
   void finish(Pass& pass, Saved& saved, Tensor output, RowsInTurn* turns = nullptr) const;
-  int64_t projected_width() const;
   // AttentionOverRanks::message_bytes(), where tokens are dealt out.
   int64_t message_bytes(const MicroBatch& batch, DType type) const;
 
@@ -96,6 +104,7 @@ class SelfAttention {
   int64_t group_;                 // heads of queries that one of keys serves, on all ranks
   int64_t before_;                // of these, of this rank's first head of keys, on ranks before
   std::vector<Linear> in_;
+  std::vector<HeadNorm> norms_;  // of queries and of keys, or none
   Linear out_;
 };
 

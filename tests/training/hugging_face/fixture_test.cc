@@ -146,7 +146,7 @@ TEST_P(HuggingFaceFixtureTest, LossesOfTwentyStepsOfTwoTensorRanks) {
 
 INSTANTIATE_TEST_SUITE_P(All, HuggingFaceFixtureTest,
                          ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral",
-                                           "mixtral", "qwen2moe"),
+                                           "mixtral", "qwen2moe", "qwen3moe", "olmoe"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_P(RoundTripTest, InShards) {
 
 INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                          ::testing::Values("gpt2", "llama", "llama_tied", "llama3", "mistral",
-                                           "mixtral", "qwen2moe"),
+                                           "mixtral", "qwen2moe", "qwen3moe", "olmoe"),
                          [](const auto& info) { return info.param; });
 
 // What is said of the model beside its sizes, and its tokenizer.

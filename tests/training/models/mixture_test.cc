@@ -95,6 +95,17 @@ TEST(MixtureTest, GradientsOfLossesOfTheRouter) {
   }));
 }
 
+TEST(MixtureTest, GradientsOfNormsOfHeads) {
+  for (const LlamaFamily family : {LlamaFamily::qwen3moe, LlamaFamily::olmoe}) {
+    check_gradients(tiny([&](LlamaConfig& config) {
+      config.family = family;
+      config.heads = 4;
+      config.kv_heads = 2;
+      config.head_size = 2;
+    }));
+  }
+}
+
 // DeepSeek-V3's.
 TEST(MixtureTest, GradientsOfGroups) {
   check_gradients(tiny([](LlamaConfig& config) {

@@ -4,25 +4,10 @@
 #include <vector>
 
 #include "training/core/thread_pool.h"
-#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_values.h"
 
 namespace tutti::training {
 namespace {
-
-// A row's values, in `memory` unless they lie in the tensor as they are.
-template <typename Value>
-const Value* values_of(ConstTensor x, int64_t row, std::vector<Value>& memory) {
-  if (size_of(x.dtype) == sizeof(Value)) return reinterpret_cast<const Value*>(x.at(row, 0));
-  memory.resize(static_cast<size_t>(x.cols));
-  kernels::loops(x.dtype).to_values(x.at(row, 0), memory.data(), x.cols);
-  return memory.data();
-}
-
-// body(Value()) with the type of x's sums.
-template <typename Body>
-void with_values(ConstTensor x, const Body& body) {
-  x.dtype == DType::f64 ? body(double()) : body(float());
-}
 
 // In lanes, which vectorize, and then the lanes.
 template <typename Value>
@@ -87,7 +72,7 @@ void add_up_rows(ConstTensor x, std::span<const int32_t> places, std::span<const
           const Value weight = weights.empty() ? Value(1) : static_cast<Value>(weights[at]);
           for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * values[i];
         }
-        kernels::loops(y.dtype).from_values(sum.data(), y.at(row, 0), y.cols);
+        set_values(sum.data(), y, row);
       }
     });
   });

@@ -1,0 +1,134 @@
+#include "training/modules/head_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "training/core/slices.h"
+#include "training/kernels/elementwise.h"
+#include "training/kernels/head_norm.h"
+
+namespace tutti::training {
+namespace {
+
+std::vector<int64_t> shape_of(const HeadNormOptions& options) {
+  const bool of_each = options.kind == HeadNormKind::each_head;
+  return {of_each ? options.head_size : options.heads * options.head_size};
+}
+
+// A gain of each head has a gradient that is a part of a sum over the ranks with other heads; in
+// deterministic mode it is summed here.
+Placement placement_of(const HeadNormOptions& options) {
+  if (!options.sum) return {};
+  if (options.kind == HeadNormKind::all_heads) return {.cuts = {{Axis::tensor, 0}}};
+  return options.all_slices == 1 ? Placement{.partial = {Axis::tensor}} : Placement{};
+}
+
+void add_up(std::vector<std::vector<double>>& terms) {
+  add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
+    std::vector<double>& sum = terms[static_cast<size_t>(into)];
+    std::ranges::transform(sum, terms[static_cast<size_t>(term)], sum.begin(), std::plus<>());
+  });
+}
+
+}  // namespace
+
+HeadNorm::HeadNorm(ParameterTable& table, const std::string& name, const HeadNormOptions& options)
+    : options_(options),
+      gain_(table.add(name + ".weight", shape_of(options), {Initial::Kind::constant, 1},
+                      placement_of(options))) {}
+
+// Of each slice here.
+std::vector<Share> HeadNorm::columns() const {
+  std::vector<Share> columns;
+  const int64_t size = options_.head_size;
+  for (int i = 0; i < options_.slices; ++i) {
+    const Share heads = even_share(options_.heads, options_.first_slice + i, options_.all_slices);
+    columns.push_back({(heads.first - options_.own.first) * size, heads.count * size});
+  }
+  if (options_.all_slices == 1) columns = {{0, own_width()}};
+  return columns;
+}
+
+// Of each row and group, of x y gain.
+std::vector<double> HeadNorm::sums(Pass& pass, ConstTensor x, ConstTensor y,
+                                   ConstTensor gain) const {
+  std::vector<double> sums(static_cast<size_t>(x.rows * (x.cols / group())));
+  if (of_each()) {
+    dot_groups(x, y, gain, group(), sums);
+    return sums;
+  }
+  std::vector<std::vector<double>> terms;
+  for (const auto& [first, count] : columns()) {
+    terms.emplace_back(sums.size());
+    if (count == 0) continue;
+    dot_groups(x.col_range(first, count), y.col_range(first, count),
+               gain.empty() ? gain : gain.col_range(first, count), count, terms.back());
+  }
+  add_up(terms);
+  if (options_.sum) options_.sum(pass, terms.front());
+  return terms.front();
+}
+
+void HeadNorm::forward(Pass& pass, Saved& saved, Tensor output) const {
+  const int64_t width = of_each() ? options_.head_size : options_.heads * options_.head_size;
+  saved.factors = sums(pass, saved.input, saved.input, {});
+  for (double& factor : saved.factors) {
+    factor = 1 / std::sqrt(factor / static_cast<double>(width) + options_.epsilon);
+  }
+  scale_groups(saved.input, gain_->value, group(), saved.factors, output);
+}
+
+// With r = 1 / sqrt(mean of x^2): dx = r g dy - x r^3 (the mean of x g dy).
+Tensor HeadNorm::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+  const int64_t width = of_each() ? options_.head_size : options_.heads * options_.head_size;
+  std::vector<double> more = sums(pass, output_gradient, saved.input, gain_->value);
+  std::ranges::transform(more, saved.factors, more.begin(), [&](double sum, double factor) {
+    return -factor * factor * factor * sum / static_cast<double>(width);
+  });
+  const ConstTensor x = saved.input;
+  const Tensor gradient = pass.arena.take(x.dtype, x.rows, x.cols);
+  scale_groups_backward(output_gradient, x, gain_->value, group(), saved.factors, more, gradient);
+  saved.output_gradient = output_gradient;
+  pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
+  return gradient;
+}
+
+void HeadNorm::backward_weight(Pass& pass, const Saved& saved) const {
+  const ConstTensor x = saved.input;
+  const auto count = static_cast<size_t>(gain_->gradient.size());
+  std::vector<std::vector<double>> terms;
+  if (!of_each()) {
+    add_gain_gradients(saved.output_gradient, x, group(), saved.factors, terms.emplace_back(count));
+  } else {
+    const int64_t heads = x.cols / options_.head_size;
+    for (const auto& [first, columns] : this->columns()) {
+      std::vector<double>& sum = terms.emplace_back(count);
+      for (int64_t head = first / options_.head_size; head < (first + columns) / options_.head_size;
+           ++head) {
+        std::vector<double> factors;
+        for (int64_t row = 0; row < x.rows; ++row) {
+          factors.push_back(saved.factors[static_cast<size_t>(row * heads + head)]);
+        }
+        const int64_t at = head * options_.head_size;
+        add_gain_gradients(saved.output_gradient.col_range(at, options_.head_size),
+                           x.col_range(at, options_.head_size), options_.head_size, factors, sum);
+      }
+    }
+    add_up(terms);
+    if (options_.sum && options_.all_slices > 1) options_.sum(pass, terms.front());
+  }
+  const ArenaScope scope(pass.arena);
+  const DType type = value_type(pass.dtype);
+  const Tensor values = pass.arena.take(type, 1, gain_->gradient.size());
+  for (size_t i = 0; i < count; ++i) {
+    if (type == DType::f64) {
+      values.values<double>()[i] = terms.front()[i];
+    } else {
+      values.values<float>()[i] = static_cast<float>(terms.front()[i]);
+    }
+  }
+  add_values(values, gain_->gradient);
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,62 @@
+// RMSNorm of attention's queries or keys, before their rotation: of each head by itself (Qwen3), or
+// of all heads together (OLMoE; Henry et al.: Query-key normalization, 2020).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
+
+namespace tutti::training {
+
+enum class HeadNormKind : uint8_t { none, each_head, all_heads };
+
+// Adds up numbers over the ranks along the tensor axis, in deterministic mode in an order that does
+// not tell how many there are. Collective.
+using SumOverTensor = std::function<void(Pass& pass, std::span<double> numbers)>;
+
+struct HeadNormOptions {
+  HeadNormKind kind = HeadNormKind::each_head;
+  int64_t heads = 1;  // on all ranks
+  int64_t head_size = 1;
+  double epsilon = 1e-6;
+  Share own;            // the heads on this rank
+  int first_slice = 0;  // in deterministic mode: the slices (core/slices.h) that these are
+  int slices = 1;
+  int all_slices = 1;
+  SumOverTensor sum;  // null: this rank has all heads
+};
+
+class HeadNorm {
+ public:
+  struct Saved {
+    Tensor input;  // rows x heads; the caller's
+    std::vector<double> factors;
+    ConstTensor output_gradient;
+  };
+
+  // The parameter NAME.weight: of a head, or of all heads.
+  HeadNorm(ParameterTable& table, const std::string& name, const HeadNormOptions& options);
+
+  // Of saved.input. `output` may lie in rows that are apart.
+  void forward(Pass& pass, Saved& saved, Tensor output) const;
+  // The input's gradient; that of the gain now or later, as the pass says.
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+
+ private:
+  bool of_each() const { return options_.kind == HeadNormKind::each_head; }
+  int64_t group() const { return of_each() ? options_.head_size : own_width(); }
+  int64_t own_width() const { return options_.own.count * options_.head_size; }
+  std::vector<Share> columns() const;
+  std::vector<double> sums(Pass& pass, ConstTensor x, ConstTensor y, ConstTensor gain) const;
+  void backward_weight(Pass& pass, const Saved& saved) const;
+
+  HeadNormOptions options_;
+  const Parameter* gain_;
+};
+
+}  // namespace tutti::training

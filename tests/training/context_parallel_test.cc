@@ -36,10 +36,10 @@ class Context : public ::testing::TestWithParam<std::tuple<std::string, ContextK
   static std::string kind() { return std::get<0>(GetParam()); }
   static ComputeOptions compute() { return {.context = std::get<1>(GetParam())}; }
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, Context,
-                         ::testing::Combine(::testing::Values("gpt2", "llama", "few keys"),
-                                            ::testing::Values(ContextKind::ring,
-                                                              ContextKind::heads)));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Context,
+    ::testing::Combine(::testing::Values("gpt2", "llama", "few keys", "experts"),
+                       ::testing::Values(ContextKind::ring, ContextKind::heads)));
 
 TEST_P(Context, EveryMeshTrainsTheSameModel) {
   const auto run = [](const Grid& grid) {

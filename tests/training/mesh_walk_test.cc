@@ -44,7 +44,7 @@ enum Choice : size_t {
   batch
 };
 constexpr size_t kChoices = 12;
-constexpr std::array<int, kChoices> kWays = {4, 2, 4, 2, 3, 3, 4, 3, 2, 4, 2, 2};
+constexpr std::array<int, kChoices> kWays = {4, 2, 4, 2, 3, 3, 4, 4, 2, 4, 2, 2};
 using Combination = std::array<int, kChoices>;
 
 constexpr std::array kTensor = {1, 2, 3, 4};
@@ -56,7 +56,7 @@ struct Pipeline {
   int virtual_stages = 1;
 };
 constexpr std::array<Pipeline, 3> kPipelines = {{{1, "1f1b"}, {2, "1f1b"}, {2, "zb-h1"}}};
-constexpr std::array kKinds = {"gpt2", "llama", "few keys"};
+constexpr std::array kKinds = {"gpt2", "llama", "few keys", "experts"};
 constexpr std::array kRecompute = {"none", "selective", "full", "full, in parts"};
 
 int ranks_of(const Combination& c) {
@@ -94,16 +94,22 @@ std::unique_ptr<Model> model_of(const Combination& c, const MeshPlace& place) {
                                            .compute = compute},
                                  place);
   }
-  return std::make_unique<Llama>(LlamaConfig{.layers = 2,
-                                             .heads = 12,
-                                             .kv_heads = c[kind] == 1 ? 4 : 2,
-                                             .width = 48,
-                                             .hidden = 67,
-                                             .context = testing::kTinyContext,
-                                             .vocabulary = 263,
-                                             .dropout = share,
-                                             .compute = compute},
-                                 place);
+  LlamaConfig config{.layers = 2,
+                     .heads = 12,
+                     .kv_heads = c[kind] == 1 ? 4 : 2,
+                     .width = 48,
+                     .hidden = 67,
+                     .context = testing::kTinyContext,
+                     .vocabulary = 263,
+                     .dropout = share,
+                     .compute = compute};
+  if (c[kind] == 3) {
+    config.family = LlamaFamily::qwen3moe;
+    config.router = {.experts = 5, .topk = 2, .balance_loss = 0.1, .z_loss = 0.01};
+    config.shared_hidden = 13;
+    config.shared_gate = true;
+  }
+  return std::make_unique<Llama>(config, place);
 }
 
 TinyRun run_of(const Combination& c) {

@@ -37,7 +37,8 @@ std::vector<Grid> grids() {
 }
 
 class SilentBugs : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, SilentBugs, ::testing::Values("gpt2", "llama", "few keys"));
+INSTANTIATE_TEST_SUITE_P(Kinds, SilentBugs,
+                         ::testing::Values("gpt2", "llama", "few keys", "experts"));
 
 // Every other example has no target that counts, the others lack some: some micro-batches, and some
 // ranks' whole shares, have none.

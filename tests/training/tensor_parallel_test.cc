@@ -53,7 +53,8 @@ class Meshes : public TensorParallel,
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, Meshes,
-                         ::testing::Combine(::testing::Values("gpt2", "llama", "few keys"),
+                         ::testing::Combine(::testing::Values("gpt2", "llama", "few keys",
+                                                              "experts"),
                                             ::testing::Bool()));
 
 TEST_P(Meshes, EveryOneTrainsTheSameModelInEveryStageOfZero) {
@@ -207,7 +208,8 @@ TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
 class Bits : public TensorParallel,
              public ::testing::WithParamInterface<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Bits,
-                         ::testing::Combine(::testing::Values("gpt2", "llama", "few keys"),
+                         ::testing::Combine(::testing::Values("gpt2", "llama", "few keys",
+                                                              "experts"),
                                             ::testing::Values(DType::f32, DType::bf16)));
 
 TEST_P(Bits, DoNotTellHowManyRanksThereAre) {

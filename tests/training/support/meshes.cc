@@ -24,16 +24,22 @@ std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
                                            .compute = compute},
                                  place);
   }
-  return std::make_unique<Llama>(LlamaConfig{.layers = 2,
-                                             .heads = 8,
-                                             .kv_heads = kind == "llama" ? 4 : 2,
-                                             .width = 32,
-                                             .hidden = 50,
-                                             .context = kTinyContext,
-                                             .vocabulary = 259,
-                                             .dropout = dropout,
-                                             .compute = compute},
-                                 place);
+  LlamaConfig config{.layers = 2,
+                     .heads = 8,
+                     .kv_heads = kind == "few keys" ? 2 : 4,
+                     .width = 32,
+                     .hidden = 50,
+                     .context = kTinyContext,
+                     .vocabulary = 259,
+                     .dropout = dropout,
+                     .compute = compute};
+  if (kind == "experts") {
+    config.family = LlamaFamily::qwen3moe;
+    config.router = {.experts = 5, .topk = 2, .balance_loss = 0.1, .z_loss = 0.01};
+    config.shared_hidden = 13;
+    config.shared_gate = true;
+  }
+  return std::make_unique<Llama>(config, place);
 }
 
 TinyRun run_of(const std::string& kind, const Grid& grid, ComputeOptions compute, double dropout) {

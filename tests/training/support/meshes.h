@@ -24,8 +24,9 @@ struct Grid {
 std::string describe(const Grid& grid);
 
 // GPT-2 with packed queries, keys and values and a tied embedding ("gpt2"); Llama, whose heads of
-// keys serve two of queries each ("llama"); and one whose two heads of keys are fewer than some
-// meshes' tensor ranks ("few keys"). All have 8 heads, and no vocabulary can be cut evenly.
+// keys serve two of queries each ("llama"); one whose two heads of keys are fewer than some
+// meshes' tensor ranks ("few keys"); and one with experts, of which all tokens share one, and norms
+// of heads ("experts"). All have 8 heads, and no vocabulary can be cut evenly.
 std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
                                const ComputeOptions& compute = {}, double dropout = 0);
 

@@ -16,11 +16,14 @@ class ExpertLoad {
   using Sum = std::function<void(std::span<int64_t> numbers)>;
 
   // `is_needed`: backward reads the step's counts (a balance loss of the whole batch).
-  ExpertLoad(int64_t layers, int64_t experts, bool is_needed)
+  // `bias_rate`: see move_bias().
+  ExpertLoad(int64_t layers, int64_t experts, bool is_needed, double bias_rate = 0)
       : layers_(layers),
         experts_(experts),
         is_needed_(is_needed),
-        numbers_(static_cast<size_t>(layers * (experts + 1))) {}
+        bias_rate_(bias_rate),
+        numbers_(static_cast<size_t>(layers * (experts + 1))),
+        bias_(static_cast<size_t>(layers * experts)) {}
 
   int64_t layers() const { return layers_; }
   int64_t experts() const { return experts_; }
@@ -55,6 +58,25 @@ class ExpertLoad {
     }
     return all;
   }
+  // What is added to a layer's scores where experts are chosen, and nowhere else.
+  std::span<float> bias(int64_t layer) {
+    return std::span(bias_).subspan(static_cast<size_t>(layer * experts_),
+                                    static_cast<size_t>(experts_));
+  }
+  // After a step: experts with fewer choices than the mean are chosen more from now on, the others
+  // less (Wang et al.: Auxiliary-loss-free load balancing, 2024). All ranks find the same.
+  void move_bias() {
+    if (bias_rate_ == 0) return;
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      int64_t all = 0;
+      for (int64_t expert = 0; expert < experts_; ++expert) all += of(layer, expert);
+      for (int64_t expert = 0; expert < experts_; ++expert) {
+        const int64_t missing = all - experts_ * of(layer, expert);
+        const int sign = missing == 0 ? 0 : (missing > 0 ? 1 : -1);
+        bias(layer)[static_cast<size_t>(expert)] += static_cast<float>(bias_rate_ * sign);
+      }
+    }
+  }
   // Of all layers.
   int64_t dropped() const {
     int64_t sum = 0;
@@ -70,8 +92,10 @@ class ExpertLoad {
   int64_t layers_;
   int64_t experts_;
   bool is_needed_;
+  double bias_rate_;
   std::vector<int64_t> numbers_;  // by layer: of its experts, and dropped
   bool is_known_ = false;
+  std::vector<float> bias_;  // by layer and expert
   Sum sum_;
 };
 

@@ -299,6 +299,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
     result.gradient_norm = update(learning_rate);
   }
   result.skipped = troubled > 0 || !std::isfinite(result.gradient_norm);
+  if (model_.expert_load() != nullptr && !result.skipped) model_.expert_load()->move_bias();
   if (updater_.adapt_scale(result.skipped)) return result;
   throw_on_all(
       world(),

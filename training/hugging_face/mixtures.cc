@@ -24,6 +24,7 @@ std::string routing_misfit(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
   if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
   if (model.at("groups") != 1) return "has no groups of experts";
+  if (model.at("balance_bias") != 0) return "has no bias that balances experts";
   if (model.at("capacity") != 0) return "has no limit of an expert's tokens (--capacity)";
   if (model.at("mlp_bias") == true) return "has no biases in experts";
   return "";

@@ -56,6 +56,12 @@ LoadedModel::LoadedModel(const std::string& path, std::optional<int64_t> context
     source.values->read(name, 0, value.reshaped(1, value.size()));
     table.set_value(index, value);
   }
+  for (const NamedBuffer& buffer : model_->buffers()) {
+    const TensorInfo* const info = find_buffer(*source.values, buffer.name);
+    if (info == nullptr) continue;  // as it is at the start
+    source.values->read(info->name, 0,
+                        tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)));
+  }
 }
 
 }  // namespace tutti::training

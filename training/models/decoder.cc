@@ -78,6 +78,21 @@ void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
                .remedy = "give a number of ranks that divides them"});
 }
 
+// Where ranks have parts of samples each.
+void require_no_samples(const RouterOptions& router) {
+  const auto refuse = [](const char* what, const char* option, const char* remedy) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(what, " needs all of a sample's tokens on one rank"),
+                {.where = option, .remedy = cat(remedy, ", or leave out --cp")});
+  };
+  if (router.capacity > 0) {
+    refuse("a limit of an expert's tokens", "--capacity", "give 0 (no choice is dropped)");
+  }
+  if (router.balance_loss > 0 && router.balance_scope != BalanceScope::global_batch) {
+    refuse("a balance of each sequence or micro-batch", "--balance-scope", "give global");
+  }
+}
+
 DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   const int tensor_ranks = place.size(Axis::tensor);
   const auto require = [](std::string_view what, int64_t value) {
@@ -109,12 +124,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
                 cat("a token cannot attend to ", options.attention.window, " tokens"),
                 {.where = "--attention-window", .remedy = "give at least 1, or 0 for all"});
   }
-  if (options.mixture.router.capacity > 0 && place.size(Axis::context) > 1) {
-    throw Error(ErrorCode::invalid_argument,
-                "experts of a limited capacity need all of a sample's tokens on one rank",
-                {.where = "--capacity",
-                 .remedy = "give --capacity 0 (no choice is dropped), or leave out --cp"});
-  }
+  if (place.size(Axis::context) > 1) require_no_samples(options.mixture.router);
   if (options.context > options.max_context) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a model for ", options.max_context, " tokens cannot see ", options.context),
@@ -145,7 +155,10 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
 Decoder::Decoder(DecoderOptions options, const MeshPlace& place)
     : Model(place), options_(checked(std::move(options), place)) {
   if (const RouterOptions& router = options_.mixture.router; router.experts > 0) {
-    load_ = std::make_shared<ExpertLoad>(options_.layers, router.experts, router.balance_loss > 0);
+    const bool is_needed =
+        router.balance_loss > 0 && router.balance_scope == BalanceScope::global_batch;
+    load_ =
+        std::make_shared<ExpertLoad>(options_.layers, router.experts, is_needed, router.bias_rate);
   }
   add_unit<DecoderEmbedding>(options_);
   const Parameter* tied = options_.tied
@@ -164,6 +177,17 @@ int64_t Decoder::logits_at_once(const MicroBatch& batch, bool split) const {
   const MeshPlace& mesh = parameters_.mesh();
   return (chunk == 0 || split ? all : std::min(all, chunk)) *
          kTensorColumns.columns_at(mesh, options_.vocabulary);
+}
+
+std::vector<NamedBuffer> Decoder::buffers() {
+  std::vector<NamedBuffer> buffers;
+  if (options_.mixture.router.bias_rate == 0) return buffers;
+  for (int64_t layer = 0; layer < options_.layers; ++layer) {
+    buffers.push_back(
+        {cat(options_.names.block, layer, '.', options_.names.mlp, ".gate.e_score_correction_bias"),
+         load_->bias(layer), static_cast<int>(layer) + 1});
+  }
+  return buffers;
 }
 
 // Blocks use the same memory, one after the other.

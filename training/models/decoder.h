@@ -79,6 +79,8 @@ class Decoder : public Model {
   int64_t attention_window() const override { return options_.attention.window; }
   int slices() const override { return options_.compute.slices; }
   ExpertLoad* expert_load() override { return load_.get(); }
+  // The biases by which experts are chosen.
+  std::vector<NamedBuffer> buffers() override;
 
  private:
   double used_share(const ParameterSpec& spec) const;

@@ -28,12 +28,26 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
   schema.add("shared_gate", config.shared_gate, "the shared expert has a sigmoid gate");
   schema
       .add("balance_loss", router.balance_loss,
-           "weight of the loss that balances the experts' loads over the global batch; 0: none")
+           "weight of the loss that balances the experts' loads; 0: none")
       .role(kTrainingOnly);
   schema
       .add("balance", router.balance,
-           {{"all-layers", BalanceScope::all_layers}, {"each-layer", BalanceScope::each_layer}},
-           "which tokens it balances: those of all layers together, or of each layer")
+           {{"all-layers", BalanceOf::all_layers}, {"each-layer", BalanceOf::each_layer}},
+           "whether the tokens of all layers are balanced together, or those of each layer")
+      .role(kTrainingOnly);
+  schema
+      .add("balance_scope", router.balance_scope,
+           {{"global", BalanceScope::global_batch},
+            {"micro-batch", BalanceScope::micro_batch},
+            {"sequence", BalanceScope::sequence}},
+           "tokens that are balanced together: those of the global batch, of a micro-batch or of a "
+           "sequence")
+      .role(kTrainingOnly);
+  schema.add("balance_bias", router.bias_rate,
+             "how far a step moves the bias that balances experts without a loss, such as 1e-3; "
+             "0: there is none");
+  schema.add("jitter", router.jitter, "share by which the router's input is varied in training")
+      .flag("--router-jitter")
       .role(kTrainingOnly);
   schema
       .add("z_loss", router.z_loss,
@@ -149,7 +163,7 @@ const std::array<Family, 6>& families() {
                                        .topk = 1,
                                        .renormalize = false,
                                        .balance_loss = 0.01,
-                                       .balance = BalanceScope::each_layer,
+                                       .balance = BalanceOf::each_layer,
                                        .capacity = 1.25}})},
   }};
   return all;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/core/random.h"
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kBalanceLoss = "balance_loss";
 constexpr const char* kZLoss = "z_loss";
+constexpr uint64_t kJitterStream = uint64_t{1} << 32;  // beside those of dropout
 
 RouterOptions checked(RouterOptions options) {
   const auto refuse = [](const std::string& what, const char* option, const std::string& remedy) {
@@ -42,91 +44,17 @@ RouterOptions checked(RouterOptions options) {
   }
   for (const auto& [value, option] :
        {std::pair(options.balance_loss, "--balance-loss"), std::pair(options.z_loss, "--z-loss"),
+        std::pair(options.bias_rate, "--balance-bias"),
         std::pair(options.capacity, "--capacity")}) {
     if (!(value >= 0 && std::isfinite(value))) {
       refuse(cat("this cannot be ", value), option, "give a finite number of at least 0");
     }
   }
+  if (!(options.jitter >= 0 && options.jitter < 1)) {
+    refuse(cat("the jitter cannot be ", options.jitter), "--router-jitter",
+           "give a share of at least 0 and below 1");
+  }
   return options;
-}
-
-// Numbers of a tensor of the type of sums.
-template <bool is_const, typename Body>
-void with_rows(const BasicTensor<is_const>& tensor, const Body& body) {
-  tensor.dtype == DType::f64 ? body(tensor.template values<double>())
-                             : body(tensor.template values<float>());
-}
-
-std::vector<double> row_of(ConstTensor tensor, int64_t row) {
-  std::vector<double> values(static_cast<size_t>(tensor.cols));
-  with_rows(tensor, [&](const auto& all) {
-    const auto from = all.begin() + row * tensor.cols;
-    std::copy(from, from + tensor.cols, values.begin());
-  });
-  return values;
-}
-
-void set_row(Tensor tensor, int64_t row, std::span<const double> values) {
-  with_rows(tensor, [&](const auto& all) {
-    std::ranges::transform(values, all.begin() + row * tensor.cols, [](double value) {
-      return static_cast<std::decay_t<decltype(all.front())>>(value);
-    });
-  });
-}
-
-double log_sum_exp(std::span<const double> values) {
-  const double largest = std::ranges::max(values);
-  double sum = 0;
-  for (const double value : values) sum += std::exp(value - largest);
-  return largest + std::log(sum);
-}
-
-// What the balance loss takes for a token's probabilities.
-std::vector<double> normalized(std::vector<double> scores, ExpertScores kind) {
-  if (kind == ExpertScores::softmax) return scores;
-  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
-  for (double& score : scores) score /= sum;
-  return scores;
-}
-
-// The gradient of x, where y = x / the sum of x, given that of y.
-std::vector<double> normalized_backward(std::span<const double> x, std::span<const double> dy) {
-  const double sum = std::accumulate(x.begin(), x.end(), 0.0);
-  const double mean = std::inner_product(x.begin(), x.end(), dy.begin(), 0.0) / sum;
-  std::vector<double> dx(x.size());
-  for (size_t i = 0; i < x.size(); ++i) dx[i] = (dy[i] - mean) / sum;
-  return dx;
-}
-
-// The numbers of the `count` largest, the largest first; of equals the first.
-std::vector<int32_t> largest(std::span<const double> values, int64_t count) {
-  std::vector<int32_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto end = order.begin() + count;
-  std::partial_sort(order.begin(), end, order.end(), [&](int32_t a, int32_t b) {
-    const double left = values[static_cast<size_t>(a)], right = values[static_cast<size_t>(b)];
-    return left > right || (left == right && a < b);
-  });
-  order.erase(end, order.end());
-  return order;
-}
-
-// The scores of other groups are 0.
-void keep_best_groups(std::vector<double>& scores, int64_t groups, int64_t kept) {
-  const size_t size = scores.size() / static_cast<size_t>(groups);
-  std::vector<double> sums;
-  for (size_t first = 0; first < scores.size(); first += size) {
-    const std::span<const double> group(scores.data() + first, size);
-    double sum = 0;
-    for (const int32_t best : largest(group, std::min<int64_t>(2, std::ssize(group)))) {
-      sum += group[static_cast<size_t>(best)];
-    }
-    sums.push_back(sum);
-  }
-  const std::vector<int32_t> best = largest(sums, kept);
-  for (size_t i = 0; i < scores.size(); ++i) {
-    if (std::ranges::find(best, static_cast<int32_t>(i / size)) == best.end()) scores[i] = 0;
-  }
 }
 
 }  // namespace
@@ -154,7 +82,7 @@ void Router::take(Pass& pass, int64_t rows, Saved& saved) const {
 void Router::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   {
     const ArenaScope scope(pass.arena);
-    const Tensor logits = gate_.forward(pass, input, saved.gate);
+    const Tensor logits = gate_.forward(pass, jittered(pass, input), saved.gate);
     logits.dtype == saved.logits.dtype ? copy(logits, saved.logits) : convert(logits, saved.logits);
   }
   saved.choices.clear();
@@ -167,6 +95,14 @@ void Router::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   add_losses(pass, saved);
 }
 
+ConstTensor Router::jittered(Pass& pass, ConstTensor input) const {
+  if (options_.jitter == 0 || !pass.training) return input;
+  const Tensor copied = pass.arena.take(input.dtype, input.rows, input.cols);
+  copy(input, copied);
+  multiply_by_jitter(pass, copied);
+  return copied;
+}
+
 void Router::choose(Saved& saved, int64_t token) const {
   std::vector<double> scores = row_of(saved.logits, token);
   if (options_.scores == ExpertScores::softmax) {
@@ -177,6 +113,9 @@ void Router::choose(Saved& saved, int64_t token) const {
   }
   set_row(saved.scores, token, scores);
   std::vector<double> chosen_from = scores;
+  if (options_.bias_rate > 0) {
+    std::ranges::transform(chosen_from, load_->bias(layer_), chosen_from.begin(), std::plus<>());
+  }
   if (options_.groups > 1) keep_best_groups(chosen_from, options_.groups, options_.topk_groups);
   const std::vector<int32_t> experts = largest(chosen_from, options_.topk);
   double sum = 1;
@@ -219,49 +158,121 @@ void Router::count(const Saved& saved) const {
   load_->add_dropped(layer_, std::ranges::count(saved.experts, -1));
 }
 
-// So that the mean over the batch's samples of the sum over their tokens is the loss.
-std::vector<double> Router::balance_terms() const {
-  std::vector<double> terms(static_cast<size_t>(options_.experts));
-  const bool together = options_.balance == BalanceScope::all_layers;
-  const int64_t first = together ? 0 : layer_;
-  const int64_t end = together ? load_->layers() : layer_ + 1;
-  double choices = 0;
-  for (int64_t layer = first; layer < end; ++layer) {
+std::vector<double> Router::global_counts() const {
+  std::vector<double> counts(static_cast<size_t>(options_.experts));
+  for (int64_t layer = 0; layer < load_->layers(); ++layer) {
+    if (options_.balance == BalanceOf::each_layer && layer != layer_) continue;
     for (int64_t expert = 0; expert < options_.experts; ++expert) {
-      const auto count = static_cast<double>(load_->of(layer, expert));
-      terms[static_cast<size_t>(expert)] += count;
-      choices += count;
+      counts[static_cast<size_t>(expert)] += static_cast<double>(load_->of(layer, expert));
     }
   }
+  return counts;
+}
+
+// So that the mean over the batch's samples of the sum over their tokens is the loss.
+std::vector<double> Router::balance_terms(const std::vector<double>& counts) const {
+  const double choices = std::accumulate(counts.begin(), counts.end(), 0.0);
+  std::vector<double> terms = counts;
   if (choices == 0) return terms;
+  const int64_t layers = options_.balance == BalanceOf::all_layers ? load_->layers() : 1;
   const double tokens = choices / static_cast<double>(options_.topk);
   const double factor =
-      static_cast<double>(options_.experts) / static_cast<double>(context_ * (end - first));
+      static_cast<double>(options_.experts) / static_cast<double>(context_ * layers);
   for (double& term : terms) term *= factor / tokens;
   return terms;
 }
 
-void Router::add_losses(Pass& pass, const Saved& saved) const {
-  if (options_.balance_loss > 0) {
-    std::vector<double> sums(static_cast<size_t>(options_.experts));
-    for (int64_t token = 0; token < saved.scores.rows; ++token) {
-      const std::vector<double> scores = normalized(row_of(saved.scores, token), options_.scores);
-      std::ranges::transform(sums, scores, sums.begin(), std::plus<>());
+template <typename Body>
+void Router::for_each_balance(const Pass& pass, const Saved& saved, const Body& body) const {
+  const int64_t all = saved.scores.rows;
+  if (options_.balance_scope == BalanceScope::global_batch) {
+    load_->share();
+    return body(0, all, balance_terms(global_counts()));
+  }
+  const auto balance = [&](int64_t first, int64_t count) {
+    std::vector<double> counts(static_cast<size_t>(options_.experts));
+    for (int64_t i = first * options_.topk; i < (first + count) * options_.topk; ++i) {
+      ++counts[static_cast<size_t>(saved.choices[static_cast<size_t>(i)])];
     }
-    // When backward has counted.
-    pass.add_loss(kBalanceLoss, Later<double>::when([this, sums = std::move(sums)] {
+    body(first, count, balance_terms(counts));
+  };
+  if (options_.balance_scope == BalanceScope::micro_batch) return balance(0, all);
+  for_each_run(*pass.batch, {0, all}, [&](const TokenRun& run) { balance(run.row, run.count); });
+}
+
+// By expert, of some tokens.
+std::vector<double> Router::sums_of_scores(const Saved& saved, int64_t first, int64_t count) const {
+  std::vector<double> sums(static_cast<size_t>(options_.experts));
+  for (int64_t token = first; token < first + count; ++token) {
+    const std::vector<double> scores = normalized(row_of(saved.scores, token), options_.scores);
+    std::ranges::transform(sums, scores, sums.begin(), std::plus<>());
+  }
+  return sums;
+}
+
+void Router::add_losses(Pass& pass, const Saved& saved) const {
+  const int64_t tokens = saved.scores.rows;
+  if (options_.balance_loss > 0 && options_.balance_scope == BalanceScope::global_batch) {
+    // When backward has begun, the global batch is counted.
+    pass.add_loss(kBalanceLoss,
+                  Later<double>::when([this, sums = sums_of_scores(saved, 0, tokens)] {
                     load_->share();
-                    const std::vector<double> terms = balance_terms();
+                    const std::vector<double> terms = balance_terms(global_counts());
                     return std::inner_product(terms.begin(), terms.end(), sums.begin(), 0.0);
                   }));
+  } else if (options_.balance_loss > 0) {
+    double sum = 0;
+    for_each_balance(pass, saved, [&](int64_t first, int64_t count, const auto& terms) {
+      const std::vector<double> sums = sums_of_scores(saved, first, count);
+      sum += std::inner_product(terms.begin(), terms.end(), sums.begin(), 0.0);
+    });
+    pass.add_loss(kBalanceLoss, sum);
   }
   if (options_.z_loss > 0) {
     double sum = 0;
-    for (int64_t token = 0; token < saved.logits.rows; ++token) {
+    for (int64_t token = 0; token < tokens; ++token) {
       sum += std::pow(log_sum_exp(row_of(saved.logits, token)), 2);
     }
     pass.add_loss(kZLoss, sum / static_cast<double>(context_));
   }
+}
+
+// Each element by a factor that is a function of its token and column, on any rank.
+void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
+  const ArenaScope scope(pass.arena);
+  const MicroBatch& batch = *pass.batch;
+  const auto limit = static_cast<float>(options_.jitter);
+  const int64_t positions = batch.positions > 0 ? batch.positions : context_;
+  const Tensor wide = pass.arena.take(value_type(values.dtype), values.rows, values.cols);
+  values.dtype == wide.dtype ? copy(values, wide) : convert(values, wide);
+  with_rows(wide, [&](const auto& all) {
+    for_each_run(batch, {0, values.rows}, [&](const TokenRun& run) {
+      const uint64_t sample = batch.first_sample + static_cast<uint64_t>(run.sample);
+      const uint64_t first =
+          (sample * static_cast<uint64_t>(positions) + static_cast<uint64_t>(run.position)) *
+          static_cast<uint64_t>(values.cols);
+      for (int64_t i = 0; i < run.count * values.cols; ++i) {
+        const uint64_t bits = random_bits(pass.seed, kJitterStream + static_cast<uint64_t>(layer_),
+                                          first + static_cast<uint64_t>(i));
+        all[static_cast<size_t>(run.row * values.cols + i)] *= 1 + scale_symmetric(bits, limit);
+      }
+    });
+  });
+  values.dtype == wide.dtype ? copy(wide, values) : convert(wide, values);
+}
+
+// Of all scores.
+void Router::add_balance_gradients(const Pass& pass, const Saved& saved, Tensor gradients) const {
+  if (options_.balance_loss == 0) return;
+  for_each_balance(pass, saved, [&](int64_t first, int64_t count, std::vector<double> terms) {
+    for (double& term : terms) term *= options_.balance_loss * pass.sample_scale;
+    for (int64_t token = first; token < first + count; ++token) {
+      set_row(gradients, token,
+              options_.scores == ExpertScores::softmax
+                  ? terms
+                  : normalized_backward(row_of(saved.scores, token), terms));
+    }
+  });
 }
 
 // Of a token's chosen scores, given those of their weights.
@@ -282,23 +293,14 @@ void Router::add_weight_gradients(const Saved& saved, int64_t token,
 }
 
 Tensor Router::backward(Pass& pass, std::span<const double> weight_gradients, Saved& saved) const {
-  const double balance = options_.balance_loss * pass.sample_scale;
   const double z = 2 * options_.z_loss * pass.sample_scale / static_cast<double>(context_);
-  std::vector<double> terms;
-  if (options_.balance_loss > 0) {
-    load_->share();
-    terms = balance_terms();
-    for (double& term : terms) term *= balance;
-  }
   const Tensor logits_gradient =
       pass.arena.take(saved.logits.dtype, saved.logits.rows, saved.logits.cols);
+  zero(logits_gradient);
+  add_balance_gradients(pass, saved, logits_gradient);
   for (int64_t token = 0; token < saved.scores.rows; ++token) {
     const std::vector<double> scores = row_of(saved.scores, token);
-    std::vector<double> gradient(scores.size());
-    if (!terms.empty()) {
-      gradient =
-          options_.scores == ExpertScores::softmax ? terms : normalized_backward(scores, terms);
-    }
+    std::vector<double> gradient = row_of(logits_gradient, token);  // of the scores
     add_weight_gradients(saved, token, weight_gradients, scores, gradient);
     const double mean = std::inner_product(scores.begin(), scores.end(), gradient.begin(), 0.0);
     for (size_t i = 0; i < scores.size(); ++i) {
@@ -320,7 +322,10 @@ Tensor Router::backward(Pass& pass, std::span<const double> weight_gradients, Sa
     gradient = pass.arena.take(pass.dtype, gradient.rows, gradient.cols);
     convert(logits_gradient, gradient);
   }
-  return gate_.backward(pass, gradient, saved.gate);
+  saved.gate.input = jittered(pass, saved.gate.input);
+  const Tensor input_gradient = gate_.backward(pass, gradient, saved.gate);
+  if (options_.jitter > 0) multiply_by_jitter(pass, input_gradient);
+  return input_gradient;
 }
 
 }  // namespace tutti::training

@@ -21,17 +21,20 @@
 #include "training/core/expert_load.h"
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/modules/expert_scores.h"
 #include "training/modules/linear.h"
 
 namespace tutti::training {
 
-enum class ExpertScores : uint8_t { softmax, sigmoid };
-
-// Of which tokens the balance loss is one term.
-enum class BalanceScope : uint8_t {
+// How layers are balanced.
+enum class BalanceOf : uint8_t {
   all_layers,  // f and P are means over all layers' tokens (as transformers has it)
   each_layer,  // the sum of the layers' losses
 };
+
+// The tokens that f and P are of. All but the global batch are of each layer: all_layers is the
+// mean of the layers' losses then.
+enum class BalanceScope : uint8_t { global_batch, micro_batch, sequence };
 
 // Which of too many choices an expert takes.
 enum class FullExpert : uint8_t {
@@ -50,8 +53,11 @@ struct RouterOptions {
   int64_t groups = 1;
   int64_t topk_groups = 1;
   double balance_loss = 0;  // its weight in what is minimized; 0: none
-  BalanceScope balance = BalanceScope::all_layers;
-  double z_loss = 0;  // the weight of the mean square of the logits' log-sum-exp (ST-MoE, 2022)
+  BalanceOf balance = BalanceOf::all_layers;
+  BalanceScope balance_scope = BalanceScope::global_batch;
+  double bias_rate = 0;  // of a bias that balances without a loss (core/expert_load.h); 0: none
+  double jitter = 0;     // in training the router's input is multiplied by 1 - jitter to 1 + jitter
+  double z_loss = 0;     // the weight of the mean square of the logits' log-sum-exp (ST-MoE, 2022)
   // An expert takes at most tokens / experts * capacity * topk of a sample's choices, rounded up;
   // 0: all. The others are dropped: they add nothing.
   double capacity = 0;
@@ -88,15 +94,24 @@ class Router {
   std::vector<std::string> losses() const;
 
  private:
+  ConstTensor jittered(Pass& pass, ConstTensor input) const;
   void choose(Saved& saved, int64_t token) const;
   void drop(const Pass& pass, Saved& saved) const;
   void count(const Saved& saved) const;
   void add_losses(Pass& pass, const Saved& saved) const;
+  void add_balance_gradients(const Pass& pass, const Saved& saved, Tensor gradients) const;
   void add_weight_gradients(const Saved& saved, int64_t token,
                             std::span<const double> weight_gradients,
                             std::span<const double> scores, std::vector<double>& gradient) const;
-  // By expert: what a token's score adds to the balance loss of its sample.
-  std::vector<double> balance_terms() const;
+  std::vector<double> sums_of_scores(const Saved& saved, int64_t first, int64_t count) const;
+  std::vector<double> global_counts() const;
+  // By expert: what a token's score adds to the balance loss of its sample, given how often each
+  // is chosen.
+  std::vector<double> balance_terms(const std::vector<double>& counts) const;
+  // body(first token, tokens, terms) for the parts of a micro-batch that are balanced together.
+  template <typename Body>
+  void for_each_balance(const Pass& pass, const Saved& saved, const Body& body) const;
+  void multiply_by_jitter(Pass& pass, Tensor values) const;
 
   RouterOptions options_;
   int64_t context_;

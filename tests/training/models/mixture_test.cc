@@ -88,9 +88,16 @@ TEST(MixtureTest, GradientsOfSharedExperts) {
 TEST(MixtureTest, GradientsOfLossesOfTheRouter) {
   check_gradients(tiny([](LlamaConfig& config) { config.router.balance_loss = 0.7; }));
   check_gradients(tiny([](LlamaConfig& config) { config.router.z_loss = 0.3; }));
+  check_gradients(tiny([](LlamaConfig& config) { config.router.jitter = 0.2; }));
+  for (const BalanceScope scope : {BalanceScope::micro_batch, BalanceScope::sequence}) {
+    check_gradients(tiny([&](LlamaConfig& config) {
+      config.router.balance_loss = 0.7;
+      config.router.balance_scope = scope;
+    }));
+  }
   check_gradients(tiny([](LlamaConfig& config) {
     config.router.balance_loss = 0.7;
-    config.router.balance = BalanceScope::each_layer;
+    config.router.balance = BalanceOf::each_layer;
     config.router.scores = ExpertScores::sigmoid;
   }));
 }

@@ -1,0 +1,227 @@
+// Mixtures of experts on meshes: what is balanced does not depend on how a batch is cut, and no
+// routing loses anything.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/training/support/meshes.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/models/llama.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::describe;
+using testing::Grid;
+using testing::Outcome;
+using testing::TinyRun;
+
+TinyRun run_of(const RouterOptions& router, const Grid& grid = {}, uint64_t micro_batch = 1) {
+  TinyRun run = testing::run_of("experts", grid);
+  const int64_t shared = router.topk == 1 ? 0 : 12;
+  run.other_model = [router, shared, sp = grid.sp](const MeshPlace& place) {
+    return std::make_unique<Llama>(LlamaConfig{.family = LlamaFamily::mixtral,
+                                               .layers = 2,
+                                               .heads = 4,
+                                               .width = 32,
+                                               .hidden = 24,
+                                               .context = testing::kTinyContext,
+                                               .vocabulary = 259,
+                                               .router = router,
+                                               .shared_hidden = shared,
+                                               .compute = {.sequence_parallel = sp}},
+                                   place);
+  };
+  run.micro_batch = micro_batch;
+  run.steps = 5;
+  return run;
+}
+
+std::vector<Grid> grids() {
+  return {{.data = 2},
+          {.data = 4, .zero = 3},
+          {.stages = 2},
+          {.context = 2, .data = 2},
+          {.tensor = 2, .data = 2, .sp = true},
+          {.tensor = 2, .data = 2, .stages = 2, .zero = 1}};
+}
+
+void expect_alike(const Outcome& found, const Outcome& alone) {
+  EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-5);
+  EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+  ASSERT_EQ(found.named.size(), alone.named.size());
+  for (const auto& [name, values] : alone.named) {
+    EXPECT_LT(testing::relative_difference(found.named.at(name), values), 1e-5) << name;
+  }
+}
+
+// Elsewhere the loss depended on micro-batches, stages or accumulation, counts were summed twice
+// over ranks, or only one tensor rank had its gradient. A large weight shows it.
+TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
+  for (const BalanceOf of : {BalanceOf::all_layers, BalanceOf::each_layer}) {
+    const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance = of};
+    const Outcome alone = testing::train(1, run_of(router, {}, 8));
+    ASSERT_EQ(alone.named.at("balance_loss").size(), 5u);
+    RouterOptions hardly = router;
+    hardly.balance_loss = 1e-9;
+    EXPECT_LT(alone.named.at("balance_loss").back(),
+              testing::train(1, run_of(hardly)).named.at("balance_loss").back());
+    for (const uint64_t micro_batch : {1, 2, 4}) {
+      expect_alike(testing::train(1, run_of(router, {}, micro_batch)), alone);
+    }
+    for (const Grid& grid : grids()) {
+      SCOPED_TRACE(describe(grid));
+      expect_alike(testing::train(grid.ranks(), run_of(router, grid)), alone);
+    }
+  }
+}
+
+// The sum over experts of (choices / tokens) x 1 / E x E where scores are even: topk.
+TEST(Experts, AnEvenBalanceIsTheNumberOfChoices) {
+  RouterOptions router{.experts = 4, .topk = 3, .balance_loss = 1e-6};
+  const Outcome found = testing::train(1, run_of(router));
+  EXPECT_NEAR(found.named.at("balance_loss").front(), 3, 0.2);
+}
+
+// Of a token and a few tokens, and of experts that nobody chooses: step 2 was NaN elsewhere.
+TEST(Experts, AnEmptyExpert) {
+  const RouterOptions router{.experts = 64, .topk = 1, .balance_loss = 0.1};
+  const Outcome alone = testing::train(1, run_of(router));
+  for (const double loss : alone.losses) EXPECT_TRUE(std::isfinite(loss));
+  EXPECT_LT(alone.losses.back(), alone.losses.front());
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    expect_alike(testing::train(grid.ranks(), run_of(router, grid)), alone);
+  }
+}
+
+// So that there is no choice, as in a model with one feed-forward part.
+TEST(Experts, AllTokensGoToOneExpert) {
+  const RouterOptions router{.experts = 1, .topk = 1};
+  TinyRun run = run_of(router);
+  const Outcome found = testing::train(1, run);
+  run.other_model = [](const MeshPlace& place) {
+    return std::make_unique<Llama>(LlamaConfig{.layers = 2,
+                                               .heads = 4,
+                                               .width = 32,
+                                               .hidden = 24,
+                                               .context = testing::kTinyContext,
+                                               .vocabulary = 259},
+                                   place);
+  };
+  // Other names, and so other values at the start.
+  const Outcome dense = testing::train(1, run);
+  EXPECT_NEAR(found.losses.front(), dense.losses.front(), 0.05);
+  EXPECT_NEAR(found.losses.back(), dense.losses.back(), 0.2);
+}
+
+struct Loads {
+  std::vector<std::vector<int64_t>> by_layer;
+  int64_t dropped = 0;
+};
+
+Loads loads_of(int ranks, const TinyRun& run) {
+  Loads loads;
+  tutti::testing::run_ranks(ranks, [&](const Job& job) {
+    testing::TinyRank rank(job, run);
+    const StepResult result = rank.step();
+    if (rank.mesh.world().rank() == ranks - 1) loads = {result.expert_load, result.dropped};
+  });
+  return loads;
+}
+
+// Dropped ones too.
+TEST(Experts, EachChoiceIsCountedOnce) {
+  const RouterOptions router{.experts = 5, .topk = 2};
+  const Loads alone = loads_of(1, run_of(router));
+  ASSERT_EQ(alone.by_layer.size(), 2u);
+  for (const auto& layer : alone.by_layer) {
+    EXPECT_EQ(std::accumulate(layer.begin(), layer.end(), int64_t{0}),
+              2 * 8 * testing::kTinyContext);
+  }
+  EXPECT_EQ(alone.dropped, 0);
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    EXPECT_EQ(loads_of(grid.ranks(), run_of(router, grid)).by_layer, alone.by_layer);
+  }
+}
+
+TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
+  for (const FullExpert full : {FullExpert::by_position, FullExpert::by_score}) {
+    const RouterOptions router{.experts = 4, .topk = 1, .capacity = 0.5, .full = full};
+    // At most 2 of a sample's 16 choices for each expert.
+    const Loads loads = loads_of(1, run_of(router, {}, 4));
+    EXPECT_GE(loads.dropped, 2 * 8 * (16 - 4 * 2));
+    const Outcome alone = testing::train(1, run_of(router, {}, 4));
+    for (const Grid& grid : grids()) {
+      if (grid.context > 1) continue;
+      SCOPED_TRACE(describe(grid));
+      EXPECT_EQ(loads_of(grid.ranks(), run_of(router, grid)).dropped, loads.dropped);
+      expect_alike(testing::train(grid.ranks(), run_of(router, grid)), alone);
+    }
+  }
+}
+
+// Of each expert one choice a sample.
+TEST(Experts, ACapacityOfOne) {
+  const RouterOptions router{.experts = 4, .topk = 1, .capacity = 1e-9};
+  const Loads loads = loads_of(1, run_of(router));
+  EXPECT_GE(loads.dropped, 2 * 8 * (16 - 4));
+  EXPECT_LT(loads.dropped, 2 * 8 * 16);
+}
+
+TEST(Experts, ABiasBalancesWithoutALoss) {
+  const RouterOptions router{.experts = 5, .topk = 2, .bias_rate = 1e-2};
+  const Outcome alone = testing::train(1, run_of(router));
+  ASSERT_EQ(alone.buffers.size(), 2u);
+  for (const std::vector<float>& bias : alone.buffers) {
+    ASSERT_EQ(bias.size(), 5u);
+    for (const float each : bias) EXPECT_LE(std::abs(each), 5 * 1e-2f + 1e-6f);
+    EXPECT_GT(*std::ranges::max_element(bias), 0);
+    EXPECT_LT(*std::ranges::min_element(bias), 0);
+  }
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    const Outcome found = testing::train(grid.ranks(), run_of(router, grid));
+    expect_alike(found, alone);
+    EXPECT_EQ(found.buffers, alone.buffers);
+  }
+}
+
+TEST(Experts, WhatCannotBe) {
+  const auto refusal = [](const RouterOptions& router, const Grid& grid = {}) {
+    try {
+      testing::train(grid.ranks(), run_of(router, grid));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal({.experts = 2, .topk = 3}).find("--topk"), std::string::npos);
+  EXPECT_NE(refusal({.experts = 6, .topk = 2, .groups = 4}).find("--expert-groups"),
+            std::string::npos);
+  EXPECT_NE(refusal({.experts = 6, .topk = 3, .groups = 3, .topk_groups = 1}).find("--topk-groups"),
+            std::string::npos);
+  EXPECT_NE(refusal({.experts = 4, .topk = 2, .jitter = 1}).find("--router-jitter"),
+            std::string::npos);
+  EXPECT_NE(refusal({.experts = 4, .topk = 2, .capacity = 1}, {.context = 2}).find("--capacity"),
+            std::string::npos);
+  TinyRun unflushed = run_of({.experts = 4, .topk = 2, .balance_loss = 1}, {.stages = 2});
+  unflushed.replica.pipeline.schedule = "pipedream-2bw";
+  unflushed.replica.clip.reset();
+  try {
+    testing::train(2, unflushed);
+    ADD_FAILURE() << "went on";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("pipedream-2bw"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -82,6 +82,19 @@ TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
   }
 }
 
+// Whose tokens context ranks share.
+TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
+  for (const BalanceScope scope : {BalanceScope::sequence, BalanceScope::micro_batch}) {
+    const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = scope};
+    const bool of_sequences = scope == BalanceScope::sequence;
+    const Outcome alone = testing::train(1, run_of(router, {}, of_sequences ? 4 : 1));
+    for (const Grid& grid : grids()) {
+      SCOPED_TRACE(describe(grid));
+      expect_alike(testing::train(grid.ranks(), run_of(router, grid)), alone);
+    }
+  }
+}
+
 // The sum over experts of (choices / tokens) x 1 / E x E where scores are even: topk.
 TEST(Experts, AnEvenBalanceIsTheNumberOfChoices) {
   RouterOptions router{.experts = 4, .topk = 3, .balance_loss = 1e-6};
@@ -160,7 +173,6 @@ TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
     EXPECT_GE(loads.dropped, 2 * 8 * (16 - 4 * 2));
     const Outcome alone = testing::train(1, run_of(router, {}, 4));
     for (const Grid& grid : grids()) {
-      if (grid.context > 1) continue;
       SCOPED_TRACE(describe(grid));
       EXPECT_EQ(loads_of(grid.ranks(), run_of(router, grid)).dropped, loads.dropped);
       expect_alike(testing::train(grid.ranks(), run_of(router, grid)), alone);
@@ -195,9 +207,9 @@ TEST(Experts, ABiasBalancesWithoutALoss) {
 }
 
 TEST(Experts, WhatCannotBe) {
-  const auto refusal = [](const RouterOptions& router, const Grid& grid = {}) {
+  const auto refusal = [](const RouterOptions& router) {
     try {
-      testing::train(grid.ranks(), run_of(router, grid));
+      testing::train(1, run_of(router));
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -209,8 +221,6 @@ TEST(Experts, WhatCannotBe) {
   EXPECT_NE(refusal({.experts = 6, .topk = 3, .groups = 3, .topk_groups = 1}).find("--topk-groups"),
             std::string::npos);
   EXPECT_NE(refusal({.experts = 4, .topk = 2, .jitter = 1}).find("--router-jitter"),
-            std::string::npos);
-  EXPECT_NE(refusal({.experts = 4, .topk = 2, .capacity = 1}, {.context = 2}).find("--capacity"),
             std::string::npos);
   TinyRun unflushed = run_of({.experts = 4, .topk = 2, .balance_loss = 1}, {.stages = 2});
   unflushed.replica.pipeline.schedule = "pipedream-2bw";

@@ -31,8 +31,7 @@ int import_model(const ImportOptions& options) {
 
 void add_import(CommandLine& line) {
   const auto options = std::make_shared<ImportOptions>();
-  Command command =
-      line.add("import", "Make a run's directory of a GPT-2 or Llama of Hugging Face's");
+  Command command = line.add("import", "Make a run's directory of a model of Hugging Face's");
   command
       .add_option("from", options->from,
                   "a directory with config.json and model.safetensors, or its shards and index")

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "training/core/tensor.h"
 
@@ -20,5 +21,9 @@ void scale_rows(ConstTensor x, std::span<const double> weights, Tensor y);
 // `each` is as many as y's rows have. A place below 0 adds nothing. No weights: all are 1.
 void add_up_rows(ConstTensor x, std::span<const int32_t> places, std::span<const double> weights,
                  Tensor y);
+
+// The numbers of a row of a tensor that has the type of sums, and back.
+std::vector<double> row_of(ConstTensor tensor, int64_t row);
+void set_row(Tensor tensor, int64_t row, std::span<const double> numbers);
 
 }  // namespace tutti::training

@@ -26,7 +26,7 @@ std::unique_ptr<Decoder> language_model(const std::string& path, const Json& con
   }
   throw Error(ErrorCode::invalid_argument,
               cat("this is no language model: ", printable(in_words(configuration), 200)),
-              {.where = path, .remedy = "give one of the kinds gpt2 and llama"});
+              {.where = path, .remedy = "give gpt2, llama or one of its kin with experts"});
 }
 
 }  // namespace

@@ -58,12 +58,14 @@ std::shared_ptr<const AttentionOverRanks> attention_over(const DecoderOptions& o
   return std::make_shared<RingAttention>();
 }
 
-void sum_over_tensor_ranks(Pass& pass, const MeshPlace& place, std::span<double> numbers) {
+void sum_over(Pass& pass, const MeshPlace& place, Axis axis, std::span<double> numbers) {
+  if (place.size(axis) == 1) return;
   const ArenaScope scope(pass.arena);
   const auto count = std::ssize(numbers);
   const Tensor sums = pass.arena.take(DType::f64, count, 1);
   std::ranges::copy(numbers, sums.values<double>().begin());
-  const Tensor found = convert_layout(pass, place, sums, {count, 1}, kTensorPartial, kReplicated);
+  const Tensor found = convert_layout(pass, place, sums, {count, 1},
+                                      ActivationLayout(axis, Spread::partial), kReplicated);
   std::ranges::copy(found.values<double>(), numbers.begin());
 }
 
@@ -76,21 +78,6 @@ void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
               {.where = "--tp",
                .cause = "the model has a norm of all its keys' heads together",
                .remedy = "give a number of ranks that divides them"});
-}
-
-// Where ranks have parts of samples each.
-void require_no_samples(const RouterOptions& router) {
-  const auto refuse = [](const char* what, const char* option, const char* remedy) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(what, " needs all of a sample's tokens on one rank"),
-                {.where = option, .remedy = cat(remedy, ", or leave out --cp")});
-  };
-  if (router.capacity > 0) {
-    refuse("a limit of an expert's tokens", "--capacity", "give 0 (no choice is dropped)");
-  }
-  if (router.balance_loss > 0 && router.balance_scope != BalanceScope::global_batch) {
-    refuse("a balance of each sequence or micro-batch", "--balance-scope", "give global");
-  }
 }
 
 DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
@@ -124,7 +111,6 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
                 cat("a token cannot attend to ", options.attention.window, " tokens"),
                 {.where = "--attention-window", .remedy = "give at least 1, or 0 for all"});
   }
-  if (place.size(Axis::context) > 1) require_no_samples(options.mixture.router);
   if (options.context > options.max_context) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a model for ", options.max_context, " tokens cannot see ", options.context),
@@ -141,9 +127,10 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   }
   options.attention.over_ranks = attention_over(options, place);
   options.attention.head_norm_epsilon = options.norm_epsilon;
-  options.attention.sum_over_tensor = [place](Pass& pass, std::span<double> numbers) {
-    sum_over_tensor_ranks(pass, place, numbers);
-  };
+  options.attention.sum =
+      options.mixture.router.sum = [place](Pass& pass, Axis axis, std::span<double> numbers) {
+        sum_over(pass, place, axis, numbers);
+      };
   // Each residual connection adds variance: GPT-2 starts its last layers smaller.
   options.attention.output_deviation = options.mlp.output_deviation =
       kDecoderDeviation / std::sqrt(2 * static_cast<double>(options.layers));

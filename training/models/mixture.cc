@@ -24,16 +24,6 @@ Tensor part_of(Tensor flat, int64_t first, int64_t rows, int64_t cols) {
   return flat.reshaped(1, flat.size()).col_range(first, rows * cols).reshaped(rows, cols);
 }
 
-std::vector<double> values_of(ConstTensor column) {
-  std::vector<double> values(static_cast<size_t>(column.rows));
-  if (column.dtype == DType::f64) {
-    std::ranges::copy(column.values<double>(), values.begin());
-  } else {
-    std::ranges::copy(column.values<float>(), values.begin());
-  }
-  return values;
-}
-
 }  // namespace
 
 Mixture::Mixture(ParameterTable& table, const std::string& name, const MixtureOptions& options,
@@ -64,7 +54,7 @@ std::vector<double> Mixture::shared_weights(Pass& pass, ConstTensor input, Saved
   const Tensor logits = shared_gate_->forward(pass, input, saved.shared_gate);
   const Tensor values = pass.arena.take(value_type(logits.dtype), logits.rows, 1);
   logits.dtype == values.dtype ? copy(logits, values) : convert(logits, values);
-  std::ranges::transform(values_of(values), weights.begin(),
+  std::ranges::transform(row_of(values.reshaped(1, values.rows), 0), weights.begin(),
                          [](double logit) { return 1 / (1 + std::exp(-logit)); });
   return weights;
 }
@@ -215,21 +205,17 @@ void Mixture::backward_weights(Pass& pass, std::span<const double> row_gradients
   }
   saved.input_gradient = router_.backward(pass, chosen, saved.router);
   if (!shared_gate_) return;
-  const Tensor logits = pass.arena.take(value_type(pass.dtype), tokens, 1);
-  for (int64_t token = 0; token < tokens; ++token) {
-    const auto at = static_cast<size_t>((token + 1) * each() - 1);
-    const double weight = saved.weights[at];
-    const double gradient = all.values<double>()[at] * weight * (1 - weight);
-    if (logits.dtype == DType::f64) {
-      logits.values<double>()[static_cast<size_t>(token)] = gradient;
-    } else {
-      logits.values<float>()[static_cast<size_t>(token)] = static_cast<float>(gradient);
-    }
+  std::vector<double> logits(static_cast<size_t>(tokens));
+  for (size_t token = 0; token < logits.size(); ++token) {
+    const size_t at = (token + 1) * static_cast<size_t>(each()) - 1;
+    logits[token] = all.values<double>()[at] * saved.weights[at] * (1 - saved.weights[at]);
   }
-  Tensor gradient = logits;
-  if (pass.dtype != logits.dtype) {
+  const Tensor wide = pass.arena.take(value_type(pass.dtype), tokens, 1);
+  set_row(wide.reshaped(1, tokens), 0, logits);
+  Tensor gradient = wide;
+  if (pass.dtype != wide.dtype) {
     gradient = pass.arena.take(pass.dtype, tokens, 1);
-    convert(logits, gradient);
+    convert(wide, gradient);
   }
   const Tensor more = shared_gate_->backward(pass, gradient, saved.shared_gate);
   add(saved.input_gradient, more, saved.input_gradient);

@@ -3,26 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <type_traits>
 
 namespace tutti::training {
-
-std::vector<double> row_of(ConstTensor tensor, int64_t row) {
-  std::vector<double> values(static_cast<size_t>(tensor.cols));
-  with_rows(tensor, [&](const auto& all) {
-    const auto from = all.begin() + row * tensor.cols;
-    std::copy(from, from + tensor.cols, values.begin());
-  });
-  return values;
-}
-
-void set_row(Tensor tensor, int64_t row, std::span<const double> values) {
-  with_rows(tensor, [&](const auto& all) {
-    std::ranges::transform(values, all.begin() + row * tensor.cols, [](double value) {
-      return static_cast<std::decay_t<decltype(all.front())>>(value);
-    });
-  });
-}
 
 double log_sum_exp(std::span<const double> values) {
   const double largest = std::ranges::max(values);

@@ -5,21 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "training/core/tensor.h"
-
 namespace tutti::training {
 
 enum class ExpertScores : uint8_t { softmax, sigmoid };
-
-// Numbers of a tensor of the type of sums.
-template <bool is_const, typename Body>
-void with_rows(const BasicTensor<is_const>& tensor, const Body& body) {
-  tensor.dtype == DType::f64 ? body(tensor.template values<double>())
-                             : body(tensor.template values<float>());
-}
-
-std::vector<double> row_of(ConstTensor tensor, int64_t row);
-void set_row(Tensor tensor, int64_t row, std::span<const double> values);
 
 double log_sum_exp(std::span<const double> values);
 // What the balance loss takes for a token's probabilities.

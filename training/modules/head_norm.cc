@@ -7,6 +7,7 @@
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
 #include "training/kernels/head_norm.h"
+#include "training/kernels/rows.h"
 
 namespace tutti::training {
 namespace {
@@ -66,7 +67,7 @@ std::vector<double> HeadNorm::sums(Pass& pass, ConstTensor x, ConstTensor y,
                gain.empty() ? gain : gain.col_range(first, count), count, terms.back());
   }
   add_up(terms);
-  if (options_.sum) options_.sum(pass, terms.front());
+  if (options_.sum) options_.sum(pass, Axis::tensor, terms.front());
   return terms.front();
 }
 
@@ -116,18 +117,11 @@ void HeadNorm::backward_weight(Pass& pass, const Saved& saved) const {
       }
     }
     add_up(terms);
-    if (options_.sum && options_.all_slices > 1) options_.sum(pass, terms.front());
+    if (options_.sum && options_.all_slices > 1) options_.sum(pass, Axis::tensor, terms.front());
   }
   const ArenaScope scope(pass.arena);
-  const DType type = value_type(pass.dtype);
-  const Tensor values = pass.arena.take(type, 1, gain_->gradient.size());
-  for (size_t i = 0; i < count; ++i) {
-    if (type == DType::f64) {
-      values.values<double>()[i] = terms.front()[i];
-    } else {
-      values.values<float>()[i] = static_cast<float>(terms.front()[i]);
-    }
-  }
+  const Tensor values = pass.arena.take(value_type(pass.dtype), 1, gain_->gradient.size());
+  set_row(values, 0, terms.front());
   add_values(values, gain_->gradient);
 }
 

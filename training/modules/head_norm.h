@@ -3,21 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/modules/sum_over_axis.h"
 
 namespace tutti::training {
 
 enum class HeadNormKind : uint8_t { none, each_head, all_heads };
-
-// Adds up numbers over the ranks along the tensor axis, in deterministic mode in an order that does
-// not tell how many there are. Collective.
-using SumOverTensor = std::function<void(Pass& pass, std::span<double> numbers)>;
 
 struct HeadNormOptions {
   HeadNormKind kind = HeadNormKind::each_head;
@@ -28,7 +24,7 @@ struct HeadNormOptions {
   int first_slice = 0;  // in deterministic mode: the slices (core/slices.h) that these are
   int slices = 1;
   int all_slices = 1;
-  SumOverTensor sum;  // null: this rank has all heads
+  SumOverAxis sum;  // null: this rank has all heads
 };
 
 class HeadNorm {

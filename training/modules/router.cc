@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "training/core/random.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/rows.h"
 
 namespace tutti::training {
 namespace {
@@ -55,6 +56,30 @@ RouterOptions checked(RouterOptions options) {
            "give a share of at least 0 and below 1");
   }
   return options;
+}
+
+int64_t positions_of(const MicroBatch& batch, int64_t tokens) {
+  return batch.positions > 0 ? batch.positions : tokens / batch.samples;
+}
+
+// Of numbers as Router::drop() has them, each sample's choices beyond `most` of an expert.
+std::vector<bool> dropped_choices(std::span<const double> numbers, int64_t samples, int64_t most,
+                                  const RouterOptions& options) {
+  const size_t all = numbers.size() / 2;
+  const size_t of_a_sample = all / static_cast<size_t>(samples);
+  std::vector<bool> dropped(all);
+  for (size_t first = 0; first < all; first += of_a_sample) {
+    std::vector<size_t> order(of_a_sample);
+    std::iota(order.begin(), order.end(), first);
+    if (options.full == FullExpert::by_score) {
+      std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return numbers[all + i]; });
+    }
+    std::vector<int64_t> taken(static_cast<size_t>(options.experts));
+    for (const size_t choice : order) {
+      dropped[choice] = taken[static_cast<size_t>(numbers[choice])]++ >= most;
+    }
+  }
+  return dropped;
 }
 
 }  // namespace
@@ -129,27 +154,37 @@ void Router::choose(Saved& saved, int64_t token) const {
   }
 }
 
-// Sample by sample, so that what is dropped of one does not depend on the others.
-void Router::drop(const Pass& pass, Saved& saved) const {
-  const int64_t most = std::max<int64_t>(
-      1, static_cast<int64_t>(std::ceil(options_.capacity * static_cast<double>(options_.topk) *
-                                        static_cast<double>(context_) /
-                                        static_cast<double>(options_.experts))));
-  const auto each = static_cast<size_t>(options_.topk);
-  for_each_run(*pass.batch, {0, std::ssize(saved.choices) / options_.topk},
-               [&](const TokenRun& run) {
-                 std::vector<size_t> order(static_cast<size_t>(run.count) * each);
-                 std::iota(order.begin(), order.end(), static_cast<size_t>(run.row) * each);
-                 if (options_.full == FullExpert::by_score) {
-                   std::ranges::stable_sort(order, std::greater<>(),
-                                            [&](size_t i) { return saved.weights[i]; });
-                 }
-                 std::vector<int64_t> taken(static_cast<size_t>(options_.experts));
-                 for (const size_t choice : order) {
-                   if (taken[static_cast<size_t>(saved.choices[choice])]++ < most) continue;
-                   saved.experts[choice] = -1;
-                 }
-               });
+// Sample by sample, so that what is dropped of one does not depend on the others. Of dealt-out
+// tokens each context rank finds it for all.
+void Router::drop(Pass& pass, Saved& saved) const {
+  const MicroBatch& batch = *pass.batch;
+  const auto k = static_cast<size_t>(options_.topk);
+  const int64_t tokens = std::ssize(saved.choices) / options_.topk;
+  const int64_t positions = positions_of(batch, tokens);
+  std::vector<size_t> place;  // of each choice here among those of all samples
+  for_each_run(batch, {0, tokens}, [&](const TokenRun& run) {
+    const auto first = static_cast<size_t>(run.sample * positions + run.position) * k;
+    for (size_t i = 0; i < static_cast<size_t>(run.count) * k; ++i) place.push_back(first + i);
+  });
+  const auto all = static_cast<size_t>(batch.samples * positions) * k;
+  std::vector<double> numbers(2 * all);  // experts, then weights
+  for (size_t i = 0; i < place.size(); ++i) {
+    numbers[place[i]] = saved.choices[i];
+    numbers[all + place[i]] = saved.weights[i];
+  }
+  if (batch.deal != nullptr) options_.sum(pass, Axis::context, numbers);
+  const std::vector<bool> dropped =
+      dropped_choices(numbers, batch.samples, most_of_a_sample(), options_);
+  for (size_t i = 0; i < place.size(); ++i) {
+    if (dropped[place[i]]) saved.experts[i] = -1;
+  }
+}
+
+// Choices that an expert takes.
+int64_t Router::most_of_a_sample() const {
+  const double even =
+      static_cast<double>(options_.topk * context_) / static_cast<double>(options_.experts);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(options_.capacity * even)));
 }
 
 void Router::count(const Saved& saved) const {
@@ -182,22 +217,37 @@ std::vector<double> Router::balance_terms(const std::vector<double>& counts) con
   return terms;
 }
 
+// By sample and expert: how often each is chosen, on all context ranks together.
+std::vector<double> Router::counts_of_samples(Pass& pass, const Saved& saved) const {
+  std::vector<double> counts(static_cast<size_t>(pass.batch->samples * options_.experts));
+  for_each_run(*pass.batch, {0, saved.scores.rows}, [&](const TokenRun& run) {
+    for (int64_t i = run.row * options_.topk; i < (run.row + run.count) * options_.topk; ++i) {
+      ++counts[static_cast<size_t>(run.sample * options_.experts +
+                                   saved.choices[static_cast<size_t>(i)])];
+    }
+  });
+  if (pass.batch->deal != nullptr) options_.sum(pass, Axis::context, counts);
+  return counts;
+}
+
 template <typename Body>
-void Router::for_each_balance(const Pass& pass, const Saved& saved, const Body& body) const {
-  const int64_t all = saved.scores.rows;
+void Router::for_each_balance(Pass& pass, const Saved& saved, const Body& body) const {
+  const int64_t tokens = saved.scores.rows;
   if (options_.balance_scope == BalanceScope::global_batch) {
     load_->share();
-    return body(0, all, balance_terms(global_counts()));
+    return body(0, tokens, balance_terms(global_counts()));
   }
-  const auto balance = [&](int64_t first, int64_t count) {
-    std::vector<double> counts(static_cast<size_t>(options_.experts));
-    for (int64_t i = first * options_.topk; i < (first + count) * options_.topk; ++i) {
-      ++counts[static_cast<size_t>(saved.choices[static_cast<size_t>(i)])];
-    }
-    body(first, count, balance_terms(counts));
-  };
-  if (options_.balance_scope == BalanceScope::micro_batch) return balance(0, all);
-  for_each_run(*pass.batch, {0, all}, [&](const TokenRun& run) { balance(run.row, run.count); });
+  const std::vector<double> counts = counts_of_samples(pass, saved);
+  const auto experts = static_cast<size_t>(options_.experts);
+  if (options_.balance_scope == BalanceScope::micro_batch) {
+    std::vector<double> sums(experts);
+    for (size_t i = 0; i < counts.size(); ++i) sums[i % experts] += counts[i];
+    return body(0, tokens, balance_terms(sums));
+  }
+  for_each_run(*pass.batch, {0, tokens}, [&](const TokenRun& run) {
+    const auto first = counts.begin() + run.sample * options_.experts;
+    body(run.row, run.count, balance_terms({first, first + options_.experts}));
+  });
 }
 
 // By expert, of some tokens.
@@ -242,27 +292,28 @@ void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
   const ArenaScope scope(pass.arena);
   const MicroBatch& batch = *pass.batch;
   const auto limit = static_cast<float>(options_.jitter);
-  const int64_t positions = batch.positions > 0 ? batch.positions : context_;
+  const uint64_t stream = kJitterStream + static_cast<uint64_t>(layer_);
+  const int64_t positions = positions_of(batch, values.rows);
   const Tensor wide = pass.arena.take(value_type(values.dtype), values.rows, values.cols);
   values.dtype == wide.dtype ? copy(values, wide) : convert(values, wide);
-  with_rows(wide, [&](const auto& all) {
-    for_each_run(batch, {0, values.rows}, [&](const TokenRun& run) {
-      const uint64_t sample = batch.first_sample + static_cast<uint64_t>(run.sample);
-      const uint64_t first =
-          (sample * static_cast<uint64_t>(positions) + static_cast<uint64_t>(run.position)) *
+  for_each_run(batch, {0, values.rows}, [&](const TokenRun& run) {
+    const uint64_t sample = batch.first_sample + static_cast<uint64_t>(run.sample);
+    for (int64_t i = 0; i < run.count; ++i) {
+      uint64_t index =
+          (sample * static_cast<uint64_t>(positions) + static_cast<uint64_t>(run.position + i)) *
           static_cast<uint64_t>(values.cols);
-      for (int64_t i = 0; i < run.count * values.cols; ++i) {
-        const uint64_t bits = random_bits(pass.seed, kJitterStream + static_cast<uint64_t>(layer_),
-                                          first + static_cast<uint64_t>(i));
-        all[static_cast<size_t>(run.row * values.cols + i)] *= 1 + scale_symmetric(bits, limit);
+      std::vector<double> row = row_of(wide, run.row + i);
+      for (double& value : row) {
+        value *= 1 + scale_symmetric(random_bits(pass.seed, stream, index++), limit);
       }
-    });
+      set_row(wide, run.row + i, row);
+    }
   });
   values.dtype == wide.dtype ? copy(wide, values) : convert(wide, values);
 }
 
 // Of all scores.
-void Router::add_balance_gradients(const Pass& pass, const Saved& saved, Tensor gradients) const {
+void Router::add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradients) const {
   if (options_.balance_loss == 0) return;
   for_each_balance(pass, saved, [&](int64_t first, int64_t count, std::vector<double> terms) {
     for (double& term : terms) term *= options_.balance_loss * pass.sample_scale;

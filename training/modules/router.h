@@ -23,6 +23,7 @@
 #include "training/core/pass.h"
 #include "training/modules/expert_scores.h"
 #include "training/modules/linear.h"
+#include "training/modules/sum_over_axis.h"
 
 namespace tutti::training {
 
@@ -62,6 +63,8 @@ struct RouterOptions {
   // 0: all. The others are dropped: they add nothing.
   double capacity = 0;
   FullExpert full = FullExpert::by_position;
+  // Of samples whose tokens are dealt out over the context axis.
+  SumOverAxis sum = nullptr;
 };
 
 class Router {
@@ -96,10 +99,11 @@ class Router {
  private:
   ConstTensor jittered(Pass& pass, ConstTensor input) const;
   void choose(Saved& saved, int64_t token) const;
-  void drop(const Pass& pass, Saved& saved) const;
+  void drop(Pass& pass, Saved& saved) const;
+  int64_t most_of_a_sample() const;
   void count(const Saved& saved) const;
   void add_losses(Pass& pass, const Saved& saved) const;
-  void add_balance_gradients(const Pass& pass, const Saved& saved, Tensor gradients) const;
+  void add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradients) const;
   void add_weight_gradients(const Saved& saved, int64_t token,
                             std::span<const double> weight_gradients,
                             std::span<const double> scores, std::vector<double>& gradient) const;
@@ -110,7 +114,8 @@ class Router {
   std::vector<double> balance_terms(const std::vector<double>& counts) const;
   // body(first token, tokens, terms) for the parts of a micro-batch that are balanced together.
   template <typename Body>
-  void for_each_balance(const Pass& pass, const Saved& saved, const Body& body) const;
+  void for_each_balance(Pass& pass, const Saved& saved, const Body& body) const;
+  std::vector<double> counts_of_samples(Pass& pass, const Saved& saved) const;
   void multiply_by_jitter(Pass& pass, Tensor values) const;
 
   RouterOptions options_;

@@ -82,7 +82,7 @@ std::vector<HeadNorm> make_norms(ParameterTable& table, const std::string& name,
                           .first_slice = place * options.slices / ranks,
                           .slices = std::max(1, options.slices / ranks),
                           .all_slices = options.slices,
-                          .sum = ranks > 1 ? options.sum_over_tensor : nullptr};
+                          .sum = ranks > 1 ? options.sum : nullptr};
   HeadNormOptions keys = queries;
   keys.heads = options.key_heads;
   keys.own = even_share(options.key_heads, place, ranks);

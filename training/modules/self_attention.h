@@ -38,9 +38,9 @@ struct SelfAttentionOptions {
   // Of queries and keys, by layers `q_norm` and `k_norm`; only where `in` is three.
   HeadNormKind head_norm = HeadNormKind::none;
   double head_norm_epsilon = 1e-6;
-  SumOverTensor sum_over_tensor = nullptr;  // for these norms
-  double output_deviation = 0.02;           // of the last layer's weights at the start
-  int slices = 1;                           // Pass::slices of all passes
+  SumOverAxis sum = nullptr;       // for these norms
+  double output_deviation = 0.02;  // of the last layer's weights at the start
+  int slices = 1;                  // Pass::slices of all passes
 };
 
 class SelfAttention {

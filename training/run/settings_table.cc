@@ -142,7 +142,8 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("training.cut_slices", options.cut_slices,
-           "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2 and llama are computed in, so "
+           "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2, llama and its kin are computed "
+           "in, so "
            "that "
            "--tp does not change a bit (default: 8)")
       .between(1, 65536);

@@ -60,7 +60,7 @@ void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.tp", options.mesh.tensor,
            "tensor-parallel ranks: each has some of attention's heads, of the feed-forward part "
-           "and of the vocabulary, of gpt2 and llama")
+           "and of the vocabulary, of gpt2, llama and its kin")
       .between(1, 65536)
       .show_default();
   schema
@@ -73,7 +73,8 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .flag("--no-tp-overlap", false);
   schema
       .add("parallel.cp", options.mesh.context,
-           "context-parallel ranks: each has some of every sample's tokens, of gpt2 and llama")
+           "context-parallel ranks: each has some of every sample's tokens, of gpt2, llama and its "
+           "kin")
       .between(1, 65536)
       .show_default();
   schema.add("parallel.cp_kind", options.context_kind,

@@ -78,4 +78,20 @@ void add_up_rows(ConstTensor x, std::span<const int32_t> places, std::span<const
   });
 }
 
+std::vector<double> row_of(ConstTensor tensor, int64_t row) {
+  std::vector<double> numbers(static_cast<size_t>(tensor.cols));
+  with_values(tensor, [&]<typename Value>(Value) {
+    const auto* const from = reinterpret_cast<const Value*>(tensor.at(row, 0));
+    std::copy(from, from + tensor.cols, numbers.begin());
+  });
+  return numbers;
+}
+
+void set_row(Tensor tensor, int64_t row, std::span<const double> numbers) {
+  with_values(tensor, [&]<typename Value>(Value) {
+    std::ranges::transform(numbers, reinterpret_cast<Value*>(tensor.at(row, 0)),
+                           [](double number) { return static_cast<Value>(number); });
+  });
+}
+
 }  // namespace tutti::training

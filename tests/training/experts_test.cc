@@ -82,7 +82,7 @@ TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
   }
 }
 
-// Whose tokens context ranks share.
+// Context ranks share the tokens of both.
 TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
   for (const BalanceScope scope : {BalanceScope::sequence, BalanceScope::micro_batch}) {
     const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = scope};
@@ -95,6 +95,30 @@ TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
   }
 }
 
+// Sums over tensor ranks go on while a micro-batch's other samples are computed, which are balanced
+// together all the same.
+TEST(Experts, ABalanceOfAMicroBatchWhoseSamplesAreComputedInParts) {
+  const RouterOptions router{
+      .experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = BalanceScope::micro_batch};
+  const auto wide = [&](const Grid& grid) {
+    TinyRun run = run_of(router, grid, 8);
+    run.other_model = [router](const MeshPlace& place) {
+      return std::make_unique<Llama>(LlamaConfig{.family = LlamaFamily::mixtral,
+                                                 .layers = 1,
+                                                 .heads = 4,
+                                                 .width = 1024,  // two parts of 256 KiB
+                                                 .hidden = 32,
+                                                 .context = testing::kTinyContext,
+                                                 .vocabulary = 259,
+                                                 .router = router},
+                                     place);
+    };
+    run.steps = 2;
+    return run;
+  };
+  expect_alike(testing::train(2, wide({.tensor = 2})), testing::train(1, wide({})));
+}
+
 // The sum over experts of (choices / tokens) x 1 / E x E where scores are even: topk.
 TEST(Experts, AnEvenBalanceIsTheNumberOfChoices) {
   RouterOptions router{.experts = 4, .topk = 3, .balance_loss = 1e-6};
@@ -102,7 +126,7 @@ TEST(Experts, AnEvenBalanceIsTheNumberOfChoices) {
   EXPECT_NEAR(found.named.at("balance_loss").front(), 3, 0.2);
 }
 
-// Of a token and a few tokens, and of experts that nobody chooses: step 2 was NaN elsewhere.
+// An expert that no token chooses made step 2 NaN elsewhere.
 TEST(Experts, AnEmptyExpert) {
   const RouterOptions router{.experts = 64, .topk = 1, .balance_loss = 0.1};
   const Outcome alone = testing::train(1, run_of(router));
@@ -114,7 +138,7 @@ TEST(Experts, AnEmptyExpert) {
   }
 }
 
-// So that there is no choice, as in a model with one feed-forward part.
+// With one expert the router has no choice: the model is one with a single feed-forward part.
 TEST(Experts, AllTokensGoToOneExpert) {
   const RouterOptions router{.experts = 1, .topk = 1};
   TinyRun run = run_of(router);
@@ -149,7 +173,7 @@ Loads loads_of(int ranks, const TinyRun& run) {
   return loads;
 }
 
-// Dropped ones too.
+// The counts include choices that are dropped.
 TEST(Experts, EachChoiceIsCountedOnce) {
   const RouterOptions router{.experts = 5, .topk = 2};
   const Loads alone = loads_of(1, run_of(router));
@@ -180,7 +204,7 @@ TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
   }
 }
 
-// Of each expert one choice a sample.
+// Each expert takes one choice a sample.
 TEST(Experts, ACapacityOfOne) {
   const RouterOptions router{.experts = 4, .topk = 1, .capacity = 1e-9};
   const Loads loads = loads_of(1, run_of(router));

@@ -1,5 +1,6 @@
-// How many tokens each layer's experts get in a step, of all ranks' micro-batches: whole numbers,
-// whose sums know no order. What experts' balance is measured by (modules/router.h).
+// The number of tokens that each layer's experts get in a step, over all ranks' micro-batches. They
+// are whole numbers, so the order of their sums does not matter. Routers (modules/router.h) measure
+// by them how balanced the experts are.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ class ExpertLoad {
     numbers_.assign(numbers_.size(), 0);
     is_known_ = false;
   }
-  // Of a layer, while its micro-batches are counted: that one expert more is chosen, or a choice
-  // dropped, as the expert is full.
+  // Counts more choices of a layer's expert, or more of a layer's choices that were dropped since
+  // their expert was full. Does nothing once the step's counts are known.
   void add(int64_t layer, int64_t expert, int64_t count) {
     if (!is_known_) numbers_[place(layer, expert)] += count;
   }
@@ -47,7 +48,7 @@ class ExpertLoad {
     if (std::exchange(is_known_, true)) return;
     if (sum_) sum_(numbers_);
   }
-  // After share(): the choices of an expert, dropped ones too.
+  // After share(): how often an expert was chosen, dropped choices included.
   int64_t of(int64_t layer, int64_t expert) const { return numbers_[place(layer, expert)]; }
   std::vector<std::vector<int64_t>> by_layer() const {
     std::vector<std::vector<int64_t>> all(static_cast<size_t>(layers_));
@@ -58,7 +59,7 @@ class ExpertLoad {
     }
     return all;
   }
-  // What is added to a layer's scores where experts are chosen, and nowhere else.
+  // The bias is added to a layer's scores when experts are chosen, and nowhere else.
   std::span<float> bias(int64_t layer) {
     return std::span(bias_).subspan(static_cast<size_t>(layer * experts_),
                                     static_cast<size_t>(experts_));
@@ -77,7 +78,7 @@ class ExpertLoad {
       }
     }
   }
-  // Of all layers.
+  // The choices that all layers together have dropped.
   int64_t dropped() const {
     int64_t sum = 0;
     for (int64_t layer = 0; layer < layers_; ++layer) sum += of(layer, experts_);

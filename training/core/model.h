@@ -95,7 +95,7 @@ class Model {
   virtual int64_t attention_window() const { return 0; }
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   virtual int slices() const { return 1; }
-  // Where units count the tokens of their experts; null: there are none.
+  // Units count the tokens of their experts here; null if the model has no experts.
   virtual ExpertLoad* expert_load() { return nullptr; }
   // Of a micro-batch's losses those that count: the step's loss is the mean over them.
   virtual int64_t targets_in(const MicroBatch& batch) const {

@@ -78,8 +78,8 @@ struct StepResult : StepLosses {
   double loss_scale = 1;
   int signs = 0;         // ranks that wanted to tell something (StepBatches::sign)
   bool skipped = false;  // an overflow: nothing was updated
-  // Of a model with experts: how many choices of the step's tokens each got, by layer, and how many
-  // of these were dropped.
+  // Models with experts: how often the step's tokens chose each expert, by layer, and how many of
+  // these choices were dropped.
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
   std::string overflow;  // then: which parameter on which rank was first

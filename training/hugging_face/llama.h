@@ -1,4 +1,4 @@
-// What architectures have that are Llama but for something.
+// Fields of config.json that several architectures share with Llama.
 #pragma once
 
 #include "base/json.h"
@@ -6,7 +6,7 @@
 
 namespace tutti::training::hugging_face {
 
-// Architecture::model_of and describe of what they share with Llama.
+// As Architecture::model_of and Architecture::describe, for these fields.
 Json llama_model_of(const ConfigReader& config);
 void llama_describe(const Json& model, Json& config);
 

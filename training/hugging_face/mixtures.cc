@@ -19,7 +19,7 @@ void describe_balance_loss(const Json& model, Json& config) {
   config["output_router_logits"] = model.at("balance_loss") != 0;
 }
 
-// What of the routing none of them has; empty: nothing.
+// The reason why no architecture here can hold the model's routing; empty if there is none.
 std::string routing_misfit(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
   if (model.at("weight_scale") != 1) return "does not scale the experts' weights";
@@ -60,7 +60,7 @@ std::string mixtral_misfit(const Json& model) {
   return routing_misfit(model);
 }
 
-// What Qwen's have in common.
+// Fields that Qwen2-MoE and Qwen3-MoE share.
 Json qwen_model_of(const ConfigReader& config) {
   if (config.whole("decoder_sparse_step", 1) != 1) config.refuse("decoder_sparse_step", "1");
   if (config.truth("use_sliding_window", false)) config.refuse("use_sliding_window", "false");
@@ -138,7 +138,7 @@ void olmoe_describe(const Json& model, Json& config) {
   describe_balance_loss(model, config);
 }
 
-// Of both.
+// Qwen3-MoE and OLMoE.
 std::string unshared_misfit(const Json& model) {
   if (model.at("shared_hidden") != 0) return "has no shared expert";
   if (model.at("window") != 0) return "has no window of attention";

@@ -1,6 +1,6 @@
-// What RMSNorm of queries and keys consists of (modules/head_norm.h): sums and products of groups
-// of `size` columns that lie side by side in each row. A gain's elements are those of one group, or
-// of all columns. Tensors are in the host's memory and of one type; rows may lie apart. Numbers of
+// The steps of RMSNorm of queries and keys (modules/head_norm.h): sums and products of groups of
+// `size` columns that lie side by side in each row. A gain's elements are those of one group, or of
+// all columns. Tensors are in the host's memory and of one type; rows may lie apart. Numbers of
 // groups are row after row. Sums are in double, in the columns' order.
 #pragma once
 

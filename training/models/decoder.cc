@@ -224,7 +224,7 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
           .megatron = tokens * width * megatron};
 }
 
-// Of the tokens, those that an expert gets.
+// The share of the tokens that use a parameter: an expert gets some of them.
 double Decoder::used_share(const ParameterSpec& spec) const {
   const RouterOptions& router = options_.mixture.router;
   if (router.experts == 0 || spec.name.find(".experts.") == std::string::npos) return 1;

@@ -131,7 +131,7 @@ void DecoderBlock::add_branch(Pass& pass, const Dropout& dropout, ConstTensor in
 // `rows`: of the stream that this rank has.
 std::vector<DecoderBlock::Part> DecoderBlock::cut(const Pass& pass, int64_t rows) const {
   const MicroBatch& all = *pass.batch;
-  const int64_t count = stream_.parts(pass);
+  const int64_t count = feed_forward_.needs_all_samples() ? 1 : stream_.parts(pass);
   std::vector<Part> parts(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     Part& part = parts[static_cast<size_t>(i)];
@@ -229,7 +229,7 @@ void DecoderBlock::feed_forward_backward(Part& part, ConstTensor output_gradient
   });
 }
 
-// Of the feed-forward part's input, of this rank's rows.
+// The gradient of the feed-forward part's input, for this rank's rows.
 Tensor DecoderBlock::middle_gradient(Part& part) const {
   Pass& pass = *part.pass;
   const Tensor gradient = stream_.finish_gradients(pass, *part.sum);

@@ -55,9 +55,11 @@ class FeedForward {
     tell_all(gradient, turns);
     return gradient;
   }
-  // What of the input's gradient every tensor rank has, beside the sum of what backward returned;
-  // empty: nothing.
+  // A part of the input's gradient that every tensor rank has whole, to be added to the sum of what
+  // backward returned; empty if there is none.
   ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
+  // Whether samples of a micro-batch depend on each other.
+  bool needs_all_samples() const { return mixture_ && mixture_->needs_all_samples(); }
   std::vector<std::string> losses() const {
     return mixture_ ? mixture_->losses() : std::vector<std::string>();
   }

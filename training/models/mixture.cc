@@ -101,7 +101,7 @@ void Mixture::lay_out(Pass& pass, ConstTensor input, Saved& saved) const {
   }
 }
 
-// What a part gets of all tokens' rows.
+// The rows of `tokens` that go to an expert; the shared expert gets all.
 ConstTensor Mixture::rows_of(Pass& pass, const Saved& saved, ConstTensor tokens,
                              size_t part) const {
   if (part == experts_.size()) return tokens;

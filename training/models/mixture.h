@@ -38,10 +38,10 @@ class Mixture {
     Router::Saved router;
     Linear::Saved shared_gate;
     Tensor shared_logits;  // tokens x 1
-    // By token, as many as `each`: its choices, then the shared expert.
+    // Each token has `each()` entries: its choices, then the shared expert.
     std::vector<int32_t> places;  // the row among all experts' rows; below 0: dropped
     std::vector<double> weights;
-    // By row of an expert, one after the other.
+    // One entry for each row of an expert, expert after expert.
     std::vector<int32_t> tokens;
     std::vector<double> row_weights;
     std::vector<Share> rows;  // by expert, the shared one last
@@ -67,6 +67,11 @@ class Mixture {
   void set_input(Saved& saved, ConstTensor input) const;
   // A part of the sum; saved.input_gradient is not in it.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  // Whether samples of a micro-batch depend on each other: they are balanced together.
+  bool needs_all_samples() const {
+    const RouterOptions& router = router_.options();
+    return router.balance_loss > 0 && router.balance_scope == BalanceScope::micro_batch;
+  }
   std::vector<std::string> losses() const { return router_.losses(); }
 
  private:
@@ -82,7 +87,7 @@ class Mixture {
   Tensor before_of(const Saved& saved, Tensor before, size_t part) const;
   void add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
               Tensor output) const;
-  // Of the weights, given those of each expert's rows.
+  // Backward of the routers' weights, given the gradients of the rows' weights.
   void backward_weights(Pass& pass, std::span<const double> row_gradients, Saved& saved) const;
 
   MeshPlace place_;

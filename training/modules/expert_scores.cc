@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace tutti::training {
@@ -53,7 +54,8 @@ void keep_best_groups(std::vector<double>& scores, int64_t groups, int64_t kept)
   }
   const std::vector<int32_t> best = largest(sums, kept);
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (std::ranges::find(best, static_cast<int32_t>(i / size)) == best.end()) scores[i] = 0;
+    const bool is_best = std::ranges::find(best, static_cast<int32_t>(i / size)) != best.end();
+    if (!is_best) scores[i] = -std::numeric_limits<double>::infinity();
   }
 }
 

@@ -39,7 +39,7 @@ HeadNorm::HeadNorm(ParameterTable& table, const std::string& name, const HeadNor
       gain_(table.add(name + ".weight", shape_of(options), {Initial::Kind::constant, 1},
                       placement_of(options))) {}
 
-// Of each slice here.
+// The columns of each slice that this rank has.
 std::vector<Share> HeadNorm::columns() const {
   std::vector<Share> columns;
   const int64_t size = options_.head_size;
@@ -51,7 +51,7 @@ std::vector<Share> HeadNorm::columns() const {
   return columns;
 }
 
-// Of each row and group, of x y gain.
+// For each row and group the sum of x y gain.
 std::vector<double> HeadNorm::sums(Pass& pass, ConstTensor x, ConstTensor y,
                                    ConstTensor gain) const {
   std::vector<double> sums(static_cast<size_t>(x.rows * (x.cols / group())));

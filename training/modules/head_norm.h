@@ -38,7 +38,7 @@ class HeadNorm {
   // The parameter NAME.weight: of a head, or of all heads.
   HeadNorm(ParameterTable& table, const std::string& name, const HeadNormOptions& options);
 
-  // Of saved.input. `output` may lie in rows that are apart.
+  // Normalizes saved.input. The rows of `output` may lie apart.
   void forward(Pass& pass, Saved& saved, Tensor output) const;
   // The input's gradient; that of the gain now or later, as the pass says.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;

@@ -71,7 +71,7 @@ class Linear {
          const LinearOptions& options = {});
 
   int64_t outputs() const { return outputs_; }  // on this rank
-  // Of a layer that is cut by its inputs: those of this rank that are a term of a sum each.
+  // A layer that is cut by its inputs makes one term of a sum from each of these ranges of them.
   std::vector<Share> input_slices(const Pass& pass) const;
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // `output`: rows x outputs, the caller's; of a layer that is cut by its inputs of

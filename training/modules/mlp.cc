@@ -84,7 +84,7 @@ Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
   return backward_hidden(pass, out_.backward(pass, output_gradient, saved.out), saved, turns);
 }
 
-// In deterministic mode slice by slice.
+// Sums products of activations and their gradients, in deterministic mode slice by slice.
 void Mlp::weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor active_gradient,
                           std::span<double> gradients) const {
   const std::vector<Share> slices = out_.input_slices(pass);

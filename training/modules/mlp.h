@@ -25,7 +25,7 @@ struct MlpOptions {
   double output_deviation = 0.02;
 };
 
-// What each row's output is multiplied by, by whoever adds outputs up (mixture.h).
+// Factors of the rows' outputs, for a caller that adds up weighted outputs (models/mixture.h).
 struct RowWeights {
   std::span<const double> weights;
   // Written by backward: the gradient of each weight, of a part of the hidden values where tensor

@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kBalanceLoss = "balance_loss";
 constexpr const char* kZLoss = "z_loss";
+constexpr double kLeastSum = 1e-20;                    // nothing is divided by 0
 constexpr uint64_t kJitterStream = uint64_t{1} << 32;  // beside those of dropout
 
 RouterOptions checked(RouterOptions options) {
@@ -48,7 +49,7 @@ RouterOptions checked(RouterOptions options) {
         std::pair(options.bias_rate, "--balance-bias"),
         std::pair(options.capacity, "--capacity")}) {
     if (!(value >= 0 && std::isfinite(value))) {
-      refuse(cat("this cannot be ", value), option, "give a finite number of at least 0");
+      refuse(cat(option, " cannot be ", value), option, "give a finite number of at least 0");
     }
   }
   if (!(options.jitter >= 0 && options.jitter < 1)) {
@@ -62,7 +63,7 @@ int64_t positions_of(const MicroBatch& batch, int64_t tokens) {
   return batch.positions > 0 ? batch.positions : tokens / batch.samples;
 }
 
-// Of numbers as Router::drop() has them, each sample's choices beyond `most` of an expert.
+// Marks each sample's choices beyond `most` of an expert, in numbers as Router::drop() has them.
 std::vector<bool> dropped_choices(std::span<const double> numbers, int64_t samples, int64_t most,
                                   const RouterOptions& options) {
   const size_t all = numbers.size() / 2;
@@ -145,7 +146,7 @@ void Router::choose(Saved& saved, int64_t token) const {
   const std::vector<int32_t> experts = largest(chosen_from, options_.topk);
   double sum = 1;
   if (options_.renormalize) {
-    sum = 0;
+    sum = kLeastSum;
     for (const int32_t expert : experts) sum += scores[static_cast<size_t>(expert)];
   }
   for (const int32_t expert : experts) {
@@ -188,7 +189,6 @@ int64_t Router::most_of_a_sample() const {
 }
 
 void Router::count(const Saved& saved) const {
-  if (load_ == nullptr) return;
   for (const int32_t expert : saved.choices) load_->add(layer_, expert, 1);
   load_->add_dropped(layer_, std::ranges::count(saved.experts, -1));
 }
@@ -204,7 +204,7 @@ std::vector<double> Router::global_counts() const {
   return counts;
 }
 
-// So that the mean over the batch's samples of the sum over their tokens is the loss.
+// The factor makes the loss the mean over the batch's samples of the sum over their tokens.
 std::vector<double> Router::balance_terms(const std::vector<double>& counts) const {
   const double choices = std::accumulate(counts.begin(), counts.end(), 0.0);
   std::vector<double> terms = counts;
@@ -217,7 +217,7 @@ std::vector<double> Router::balance_terms(const std::vector<double>& counts) con
   return terms;
 }
 
-// By sample and expert: how often each is chosen, on all context ranks together.
+// Counts how often each expert is chosen in each sample, on all context ranks together.
 std::vector<double> Router::counts_of_samples(Pass& pass, const Saved& saved) const {
   std::vector<double> counts(static_cast<size_t>(pass.batch->samples * options_.experts));
   for_each_run(*pass.batch, {0, saved.scores.rows}, [&](const TokenRun& run) {
@@ -250,7 +250,7 @@ void Router::for_each_balance(Pass& pass, const Saved& saved, const Body& body) 
   });
 }
 
-// By expert, of some tokens.
+// For each expert the sum of some tokens' scores.
 std::vector<double> Router::sums_of_scores(const Saved& saved, int64_t first, int64_t count) const {
   std::vector<double> sums(static_cast<size_t>(options_.experts));
   for (int64_t token = first; token < first + count; ++token) {
@@ -263,7 +263,7 @@ std::vector<double> Router::sums_of_scores(const Saved& saved, int64_t first, in
 void Router::add_losses(Pass& pass, const Saved& saved) const {
   const int64_t tokens = saved.scores.rows;
   if (options_.balance_loss > 0 && options_.balance_scope == BalanceScope::global_batch) {
-    // When backward has begun, the global batch is counted.
+    // The global batch is counted by the time that somebody asks: backward has begun.
     pass.add_loss(kBalanceLoss,
                   Later<double>::when([this, sums = sums_of_scores(saved, 0, tokens)] {
                     load_->share();
@@ -312,7 +312,7 @@ void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
   values.dtype == wide.dtype ? copy(wide, values) : convert(wide, values);
 }
 
-// Of all scores.
+// Sets the gradients of all scores to those of the balance loss.
 void Router::add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradients) const {
   if (options_.balance_loss == 0) return;
   for_each_balance(pass, saved, [&](int64_t first, int64_t count, std::vector<double> terms) {
@@ -326,7 +326,7 @@ void Router::add_balance_gradients(Pass& pass, const Saved& saved, Tensor gradie
   });
 }
 
-// Of a token's chosen scores, given those of their weights.
+// Adds the gradients of a token's chosen scores, given those of the weights made of them.
 void Router::add_weight_gradients(const Saved& saved, int64_t token,
                                   std::span<const double> weight_gradients,
                                   std::span<const double> scores,

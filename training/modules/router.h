@@ -1,6 +1,6 @@
-// Which experts each token goes to, and with which weights: a linear layer's scores, of which the
-// best `topk` are chosen (Shazeer et al. 2017; Switch: Fedus et al. 2021; Mixtral: Jiang et al.
-// 2024; by groups: DeepSeek-V3, 2024, section 2.1.2).
+// A router chooses for each token some experts, and the weights of their outputs: it scores them by
+// a linear layer and takes the best `topk` (Shazeer et al. 2017; Switch: Fedus et al. 2021;
+// Mixtral: Jiang et al. 2024; by groups: DeepSeek-V3, 2024, section 2.1.2).
 //
 //   token -> [gate] -> logits -> softmax or sigmoid -> the best k -> weights
 //                                      |
@@ -37,7 +37,7 @@ enum class BalanceOf : uint8_t {
 // mean of the layers' losses then.
 enum class BalanceScope : uint8_t { global_batch, micro_batch, sequence };
 
-// Which of too many choices an expert takes.
+// The choices that a full expert takes.
 enum class FullExpert : uint8_t {
   by_position,  // the tokens that come first in their sample
   by_score,     // those with the largest weights
@@ -63,7 +63,7 @@ struct RouterOptions {
   // 0: all. The others are dropped: they add nothing.
   double capacity = 0;
   FullExpert full = FullExpert::by_position;
-  // Of samples whose tokens are dealt out over the context axis.
+  // Sums over context ranks, among which samples' tokens are dealt out.
   SumOverAxis sum = nullptr;
 };
 
@@ -85,7 +85,7 @@ class Router {
          int64_t width, int64_t context, int64_t layer, std::shared_ptr<ExpertLoad> load);
 
   const RouterOptions& options() const { return options_; }
-  // Takes from the arena what is kept for backward, of so many rows.
+  // Before forward: takes from the arena the memory of `rows` tokens that backward needs.
   void take(Pass& pass, int64_t rows, Saved& saved) const;
   // Chooses for each row of the input.
   void forward(Pass& pass, ConstTensor input, Saved& saved) const;
@@ -93,7 +93,7 @@ class Router {
   // input (set_input).
   Tensor backward(Pass& pass, std::span<const double> weight_gradients, Saved& saved) const;
   void set_input(Saved& saved, ConstTensor input) const { saved.gate.input = input; }
-  // Those that forward adds to a pass.
+  // The names of the losses that forward adds to a pass.
   std::vector<std::string> losses() const;
 
  private:
@@ -109,8 +109,8 @@ class Router {
                             std::span<const double> scores, std::vector<double>& gradient) const;
   std::vector<double> sums_of_scores(const Saved& saved, int64_t first, int64_t count) const;
   std::vector<double> global_counts() const;
-  // By expert: what a token's score adds to the balance loss of its sample, given how often each
-  // is chosen.
+  // For each expert, how much a token's score of it adds to the balance loss of the token's sample,
+  // given how often each expert is chosen.
   std::vector<double> balance_terms(const std::vector<double>& counts) const;
   // body(first token, tokens, terms) for the parts of a micro-batch that are balanced together.
   template <typename Body>

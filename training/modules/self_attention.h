@@ -35,7 +35,7 @@ struct SelfAttentionOptions {
   // Of the layers: queries, keys and values together, as GPT-2 has them, or each by itself.
   std::vector<std::string> in = {"c_attn"};
   std::string out = "c_proj";
-  // Of queries and keys, by layers `q_norm` and `k_norm`; only where `in` is three.
+  // Norms of queries and keys, called `q_norm` and `k_norm`; only if `in` names three layers.
   HeadNormKind head_norm = HeadNormKind::none;
   double head_norm_epsilon = 1e-6;
   SumOverAxis sum = nullptr;       // for these norms

@@ -65,7 +65,8 @@ void describe_clip(Schema& schema, TrainOptions& options) {
         clip.reset();
         if (value > 0) clip = value.get<double>();
       },
-      "the largest norm of all gradients together (default: as suits the model: gpt2, llama 1; 0: "
+      "the largest norm of all gradients together (default: as suits the model: language models 1; "
+      "0: "
       "none)");
 }
 
@@ -114,11 +115,11 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("training.batch", options.batch,
-           "samples per step over all ranks (default: 1536; gpt2, llama: 32; resnet: 128)")
+           "samples per step over all ranks (default: 1536; language models: 32; resnet: 128)")
       .between(0, kMostOfAnything);
   schema
       .add("training.micro_batch", options.micro_batch,
-           "samples of one forward and backward pass (default: 32; gpt2, llama: 8; resnet: 64)")
+           "samples of one forward and backward pass (default: 32; language models: 8; resnet: 64)")
       .between(0, kMostOfAnything);
   schema.add("training.samples", options.samples, "of the whole run; follows from its steps")
       .flag("");

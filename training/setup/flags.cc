@@ -115,31 +115,56 @@ std::string meaning_of(const Field& field) {
   return field.meaning() + (value.empty() ? "" : cat(" (default: ", value, ")"));
 }
 
-// What runs have: "0.01 (gpt2, llama 0.1)" where it depends on the model.
+// Names of kinds in the order in which the help lists all. Three neighbours or more are said as
+// "gpt2 to switch".
+std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
+  std::vector<std::string> runs;
+  for (size_t first = 0; first < names.size();) {
+    const auto at = std::ranges::find(all, names[first]);
+    const auto end =
+        std::mismatch(names.begin() + static_cast<int64_t>(first), names.end(), at, all.end())
+            .first;
+    const auto count = static_cast<size_t>(end - names.begin()) - first;
+    if (count >= 3) {
+      runs.push_back(cat(names[first], " to ", names[first + count - 1]));
+    } else {
+      runs.insert(runs.end(), names.begin() + static_cast<int64_t>(first), end);
+    }
+    first += count;
+  }
+  return joined(runs, ", ");
+}
+
+// What runs have: "0.01 (gpt2 to switch 0.1)" where it depends on the model.
 std::string default_of(const Registry::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   std::string first = usual;
-  std::vector<std::pair<std::string, std::string>> others;  // a value, and the models that it suits
+  std::vector<std::string> all;
+  // A value, and the models that it suits.
+  std::vector<std::pair<std::string, std::vector<std::string>>> others;
   for (const auto& [model, suits] : kind.suits) {
+    all.push_back(model);
     const Json* const suited = suits.find(field.key());
     const std::string value = suited != nullptr ? cat(suited->get<double>()) : usual;
     if (model == kind.suits.front().first) first = value;
     if (value == first) continue;
-    if (others.empty() || others.back().first != value) others.emplace_back(value, "");
-    others.back().second += cat(others.back().second.empty() ? "" : ", ", model);
+    if (others.empty() || others.back().first != value) others.push_back({value, {}});
+    others.back().second.push_back(model);
   }
   std::string text;
   for (const auto& [value, models] : others) {
-    text += cat(text.empty() ? " (" : "; ", models, ' ', value);
+    text += cat(text.empty() ? " (" : "; ", in_runs(models, all), ' ', value);
   }
   return first + (text.empty() ? "" : text + ')');
 }
 
-// "mlp: hidden layers; gpt2: blocks (default: mlp 1, gpt2 4)"
+// "mlp: hidden layers; gpt2 to switch: blocks (default: mlp 1, gpt2 to switch 4)"
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
-  std::vector<std::string> defaults;
+  std::vector<std::pair<std::string, std::vector<std::string>>> defaults;  // a value, and the kinds
+  std::vector<std::string> all;
   for (const Registry::Kind& kind : registry.kinds) {
+    all.push_back(kind.name);
     const Field* const field = kind.schema->find(key);
     if (field == nullptr) continue;
     const auto same = std::ranges::find_if(
@@ -150,13 +175,24 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
       same->second.push_back(kind.name);
     }
     const std::string value = default_of(kind, *field);
-    if (!value.empty()) defaults.push_back(cat(kind.name, ' ', value));
+    if (value.empty()) continue;
+    if (defaults.empty() || defaults.back().first != value) defaults.push_back({value, {}});
+    defaults.back().second.push_back(kind.name);
   }
   std::string text;
   for (const auto& [meaning, owners] : meanings) {
-    text += cat(text.empty() ? "" : "; ", joined(owners, ", "), ": ", meaning);
+    text += cat(text.empty() ? "" : "; ", in_runs(owners, all), ": ", meaning);
   }
-  return text + (defaults.empty() ? "" : cat(" (default: ", joined(defaults, ", "), ")"));
+  std::vector<std::string> told;
+  for (const auto& [value, kinds] : defaults) {
+    const std::string run = in_runs(kinds, all);
+    if (kinds.size() >= 3 && run.find(',') == std::string::npos) {
+      told.push_back(cat(run, ' ', value));
+    } else {
+      for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));
+    }
+  }
+  return text + (told.empty() ? "" : cat(" (default: ", joined(told, ", "), ")"));
 }
 
 const char* value_name_of(const Field& field) {

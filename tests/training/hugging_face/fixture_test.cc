@@ -98,7 +98,7 @@ void sum_partial_gradients(Rig& rig) {
   }
 }
 
-// Of the pass's units together; they are forgotten.
+// The sum of the losses that the pass's units have added, which are then forgotten.
 double balance_loss(Pass& pass) {
   double sum = 0;
   for (const NamedLoss& loss : pass.losses) sum += loss.sum.get() * pass.sample_scale;

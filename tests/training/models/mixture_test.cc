@@ -28,7 +28,7 @@ LlamaConfig tiny(const std::function<void(LlamaConfig&)>& change = {}) {
   return config;
 }
 
-// What is minimized, of a pass whose forward has run.
+// The value that training minimizes, for a pass whose forward has run.
 double minimized(const LlamaConfig& config, Pass& pass) {
   double sum = pass.loss_scale * pass.loss.get().sum;
   for (const NamedLoss& loss : pass.losses) {

@@ -13,7 +13,7 @@ namespace {
 
 Tensor forward(const SelfAttention& attention, Pass& pass, ConstTensor x,
                SelfAttention::Saved& saved) {
-  const Tensor qkv = pass.arena.take(x.dtype, x.rows, attention.projected_width());
+  const Tensor qkv = attention.take(pass, x.dtype, x.rows, saved);
   attention.project(pass, x, saved, qkv);
   attention.attend(pass, saved);
   const Tensor output = pass.arena.take(x.dtype, x.rows, x.cols);

@@ -13,7 +13,7 @@ class Gain {
  public:
   explicit Gain(ConstTensor gain)
       : values_(gain.empty() ? nullptr : values_of(gain, 0, memory_)), count_(gain.size()) {}
-  // From the first element of a group on.
+  // The gains of the group that begins at column `first`; null if all are 1.
   const Value* of(int64_t first) const {
     return values_ == nullptr ? nullptr : values_ + first % count_;
   }

@@ -9,7 +9,7 @@
 namespace tutti::training {
 namespace {
 
-// In lanes, which vectorize, and then the lanes.
+// Sums 16 lanes, which the compiler vectorizes, then adds up the lanes.
 template <typename Value>
 Value dot(const Value* a, const Value* b, int64_t count) {
   constexpr int64_t kLanes = 16;

@@ -51,8 +51,9 @@ StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
   ExpertLoad* const load = model.expert_load();
   if (load == nullptr) return;
   Communicator& ranks = mesh.group(kBatchAxes | AxisSet{Axis::pipeline});
-  if (ranks.size() == 1) return;
-  load->set_sum([&ranks](std::span<int64_t> numbers) { ranks.all_reduce(numbers, ReduceOp::sum); });
+  load->set_sum(ranks.size() == 1 ? ExpertLoad::Sum() : [&ranks](std::span<int64_t> numbers) {
+    ranks.all_reduce(numbers, ReduceOp::sum);
+  });
 }
 
 void StepGradients::set_hooks(UnitHooks& hooks) {

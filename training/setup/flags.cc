@@ -115,7 +115,9 @@ std::string meaning_of(const Field& field) {
   return field.meaning() + (value.empty() ? "" : cat(" (default: ", value, ")"));
 }
 
-// Names of kinds in the order in which the help lists all. Three neighbours or more are said as
+constexpr size_t kLongRun = 4;
+
+// Names of kinds in the order in which the help lists all. A long run of neighbours is said as
 // "gpt2 to switch".
 std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
   std::vector<std::string> runs;
@@ -125,7 +127,7 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
         std::mismatch(names.begin() + static_cast<int64_t>(first), names.end(), at, all.end())
             .first;
     const auto count = static_cast<size_t>(end - names.begin()) - first;
-    if (count >= 3) {
+    if (count >= kLongRun) {
       runs.push_back(cat(names[first], " to ", names[first + count - 1]));
     } else {
       runs.insert(runs.end(), names.begin() + static_cast<int64_t>(first), end);
@@ -186,7 +188,7 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::string> told;
   for (const auto& [value, kinds] : defaults) {
     const std::string run = in_runs(kinds, all);
-    if (kinds.size() >= 3 && run.find(',') == std::string::npos) {
+    if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
       told.push_back(cat(run, ' ', value));
     } else {
       for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));

@@ -9,6 +9,12 @@
 //            |---+---|
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
 namespace tutti::training {
 
 // add(into, term) for the pairs of [0, count) in the tree's order; the sum is then in 0.
@@ -17,6 +23,15 @@ void add_up_in_order(int count, const Add& add) {
   for (int distance = 1; distance < count; distance *= 2) {
     for (int into = 0; into + distance < count; into += 2 * distance) add(into, into + distance);
   }
+}
+
+// The sums of lists of numbers, element by element; at least one list.
+inline std::vector<double> sum_of_lists(std::vector<std::vector<double>> terms) {
+  add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
+    std::vector<double>& sum = terms[static_cast<size_t>(into)];
+    std::ranges::transform(sum, terms[static_cast<size_t>(term)], sum.begin(), std::plus<>());
+  });
+  return std::move(terms.front());
 }
 
 }  // namespace tutti::training

@@ -19,6 +19,20 @@ void describe_balance_loss(const Json& model, Json& config) {
   config["output_router_logits"] = model.at("balance_loss") != 0;
 }
 
+// Fields that all but Mixtral have in common.
+void read_choice(const ConfigReader& config, int64_t usual, Json& model) {
+  model["topk"] = config.whole("num_experts_per_tok", usual);
+  model["renormalize"] = config.truth("norm_topk_prob", false);
+  model["balance_loss"] = balance_loss_of(config);
+}
+
+void describe_choice(const Json& model, Json& config) {
+  config["num_experts"] = model.at("experts");
+  config["num_experts_per_tok"] = model.at("topk");
+  config["norm_topk_prob"] = model.at("renormalize");
+  describe_balance_loss(model, config);
+}
+
 // The reason why no architecture here can hold the model's routing; empty if there is none.
 std::string routing_misfit(const Json& model) {
   if (model.at("scores") != "softmax") return "scores experts by softmax";
@@ -75,11 +89,8 @@ void qwen_describe(const Json& model, Json& config) {
   config["decoder_sparse_step"] = 1;
   config["mlp_only_layers"] = Json::array();
   config["moe_intermediate_size"] = model.at("hidden");
-  config["num_experts"] = model.at("experts");
   config["num_local_experts"] = model.at("experts");  // Qwen3-MoE of transformers 5
-  config["num_experts_per_tok"] = model.at("topk");
-  config["norm_topk_prob"] = model.at("renormalize");
-  describe_balance_loss(model, config);
+  describe_choice(model, config);
 }
 
 Json qwen2moe_model_of(const ConfigReader& config) {
@@ -89,9 +100,7 @@ Json qwen2moe_model_of(const ConfigReader& config) {
   model["shared_hidden"] = config.whole("shared_expert_intermediate_size", 5632);
   model["shared_gate"] = true;
   model["experts"] = config.whole("num_experts", 60);
-  model["topk"] = config.whole("num_experts_per_tok", 4);
-  model["renormalize"] = config.truth("norm_topk_prob", false);
-  model["balance_loss"] = balance_loss_of(config);
+  read_choice(config, 4, model);
   return model;
 }
 
@@ -114,9 +123,7 @@ Json qwen3moe_model_of(const ConfigReader& config) {
   model["hidden"] = config.whole("moe_intermediate_size", 768);
   // transformers 5 has another name for it.
   model["experts"] = config.whole("num_experts", config.whole("num_local_experts", 128));
-  model["topk"] = config.whole("num_experts_per_tok", 8);
-  model["renormalize"] = config.truth("norm_topk_prob", false);
-  model["balance_loss"] = balance_loss_of(config);
+  read_choice(config, 8, model);
   return model;
 }
 
@@ -124,18 +131,13 @@ Json olmoe_model_of(const ConfigReader& config) {
   refuse_unless_0(config, "clip_qkv");
   Json model = llama_model_of(config);
   model["experts"] = config.whole("num_experts", 64);
-  model["topk"] = config.whole("num_experts_per_tok", 8);
-  model["renormalize"] = config.truth("norm_topk_prob", false);
-  model["balance_loss"] = balance_loss_of(config);
+  read_choice(config, 8, model);
   return model;
 }
 
 void olmoe_describe(const Json& model, Json& config) {
   llama_describe(model, config);
-  config["num_experts"] = model.at("experts");
-  config["num_experts_per_tok"] = model.at("topk");
-  config["norm_topk_prob"] = model.at("renormalize");
-  describe_balance_loss(model, config);
+  describe_choice(model, config);
 }
 
 // Qwen3-MoE and OLMoE.
@@ -145,50 +147,41 @@ std::string unshared_misfit(const Json& model) {
   return routing_misfit(model);
 }
 
+// A Llama but for these.
+Architecture with_experts(const char* class_name, const char* model_type, const char* kind,
+                          decltype(Architecture::model_of) model_of,
+                          decltype(Architecture::misfit) misfit,
+                          decltype(Architecture::describe) describe) {
+  Architecture made = llama();
+  made.class_name = class_name;
+  made.model_type = model_type;
+  made.kind = kind;
+  made.model_of = model_of;
+  made.misfit = misfit;
+  made.describe = describe;
+  return made;
+}
+
 }  // namespace
 
 Architecture mixtral() {
-  Architecture mixtral = llama();
-  mixtral.class_name = "MixtralForCausalLM";
-  mixtral.model_type = "mixtral";
-  mixtral.kind = "mixtral";
-  mixtral.model_of = mixtral_model_of;
-  mixtral.misfit = mixtral_misfit;
-  mixtral.describe = mixtral_describe;
-  return mixtral;
-}
-
-Architecture qwen3moe() {
-  Architecture qwen = llama();
-  qwen.class_name = "Qwen3MoeForCausalLM";
-  qwen.model_type = "qwen3_moe";
-  qwen.kind = "qwen3moe";
-  qwen.model_of = qwen3moe_model_of;
-  qwen.misfit = unshared_misfit;
-  qwen.describe = qwen_describe;
-  return qwen;
-}
-
-Architecture olmoe() {
-  Architecture olmoe = llama();
-  olmoe.class_name = "OlmoeForCausalLM";
-  olmoe.model_type = "olmoe";
-  olmoe.kind = "olmoe";
-  olmoe.model_of = olmoe_model_of;
-  olmoe.misfit = unshared_misfit;
-  olmoe.describe = olmoe_describe;
-  return olmoe;
+  return with_experts("MixtralForCausalLM", "mixtral", "mixtral", mixtral_model_of, mixtral_misfit,
+                      mixtral_describe);
 }
 
 Architecture qwen2moe() {
-  Architecture qwen = llama();
-  qwen.class_name = "Qwen2MoeForCausalLM";
-  qwen.model_type = "qwen2_moe";
-  qwen.kind = "qwen2moe";
-  qwen.model_of = qwen2moe_model_of;
-  qwen.misfit = qwen2moe_misfit;
-  qwen.describe = qwen2moe_describe;
-  return qwen;
+  return with_experts("Qwen2MoeForCausalLM", "qwen2_moe", "qwen2moe", qwen2moe_model_of,
+                      qwen2moe_misfit, qwen2moe_describe);
+}
+
+Architecture qwen3moe() {
+  return with_experts("Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe", qwen3moe_model_of,
+                      unshared_misfit, qwen_describe);
+}
+
+Architecture olmoe() {
+  return with_experts("OlmoeForCausalLM", "olmoe", "olmoe", olmoe_model_of, unshared_misfit,
+                      olmoe_describe);
 }
 
 }  // namespace tutti::training::hugging_face

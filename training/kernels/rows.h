@@ -1,4 +1,4 @@
-// Rows of a matrix with weights: what a mixture of experts adds up (modules/mixture.h). Tensors are
+// Rows of a matrix with weights: what a mixture of experts adds up (models/mixture.h). Tensors are
 // in the host's memory and of one type; sums are in float (f64: double), in the order of the
 // columns or places.
 #pragma once

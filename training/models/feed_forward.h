@@ -58,7 +58,7 @@ class FeedForward {
   // A part of the input's gradient that every tensor rank has whole, to be added to the sum of what
   // backward returned; empty if there is none.
   ConstTensor whole_gradient(const Saved& saved) const { return saved.mixture.input_gradient; }
-  // Whether samples of a micro-batch depend on each other.
+  // True if the samples of a micro-batch depend on each other.
   bool needs_all_samples() const { return mixture_ && mixture_->needs_all_samples(); }
   std::vector<std::string> losses() const {
     return mixture_ ? mixture_->losses() : std::vector<std::string>();

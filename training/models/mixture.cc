@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "base/text.h"
@@ -53,7 +52,7 @@ std::vector<double> Mixture::shared_weights(Pass& pass, ConstTensor input, Saved
   const ArenaScope scope(pass.arena);
   const Tensor logits = shared_gate_->forward(pass, input, saved.shared_gate);
   const Tensor values = pass.arena.take(value_type(logits.dtype), logits.rows, 1);
-  logits.dtype == values.dtype ? copy(logits, values) : convert(logits, values);
+  convert(logits, values);
   std::ranges::transform(row_of(values.reshaped(1, values.rows), 0), weights.begin(),
                          [](double logit) { return 1 / (1 + std::exp(-logit)); });
   return weights;

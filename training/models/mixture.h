@@ -37,7 +37,6 @@ class Mixture {
   struct Saved {
     Router::Saved router;
     Linear::Saved shared_gate;
-    Tensor shared_logits;  // tokens x 1
     // Each token has `each()` entries: its choices, then the shared expert.
     std::vector<int32_t> places;  // the row among all experts' rows; below 0: dropped
     std::vector<double> weights;
@@ -67,7 +66,7 @@ class Mixture {
   void set_input(Saved& saved, ConstTensor input) const;
   // A part of the sum; saved.input_gradient is not in it.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
-  // Whether samples of a micro-batch depend on each other: they are balanced together.
+  // True if the samples of a micro-batch are balanced together, and so depend on each other.
   bool needs_all_samples() const {
     const RouterOptions& router = router_.options();
     return router.balance_loss > 0 && router.balance_scope == BalanceScope::micro_batch;

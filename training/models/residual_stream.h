@@ -57,7 +57,7 @@ class ResidualStream {
   // Both.
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
-  // Of what make(turns) returns; it is lost.
+  // Starts the sum of the tensors that make(turns) returns, whose memory it overwrites.
   template <typename Make>
   Sum start_sum_of_gradients(Pass& pass, const Make& make) const;
   Tensor finish_gradients(Pass& pass, Sum& sum) const;

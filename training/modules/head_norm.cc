@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <utility>
 
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
@@ -23,13 +23,6 @@ Placement placement_of(const HeadNormOptions& options) {
   if (!options.sum) return {};
   if (options.kind == HeadNormKind::all_heads) return {.cuts = {{Axis::tensor, 0}}};
   return options.all_slices == 1 ? Placement{.partial = {Axis::tensor}} : Placement{};
-}
-
-void add_up(std::vector<std::vector<double>>& terms) {
-  add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
-    std::vector<double>& sum = terms[static_cast<size_t>(into)];
-    std::ranges::transform(sum, terms[static_cast<size_t>(term)], sum.begin(), std::plus<>());
-  });
 }
 
 }  // namespace
@@ -66,9 +59,9 @@ std::vector<double> HeadNorm::sums(Pass& pass, ConstTensor x, ConstTensor y,
     dot_groups(x.col_range(first, count), y.col_range(first, count),
                gain.empty() ? gain : gain.col_range(first, count), count, terms.back());
   }
-  add_up(terms);
-  if (options_.sum) options_.sum(pass, Axis::tensor, terms.front());
-  return terms.front();
+  sums = sum_of_lists(std::move(terms));
+  if (options_.sum) options_.sum(pass, Axis::tensor, sums);
+  return sums;
 }
 
 void HeadNorm::forward(Pass& pass, Saved& saved, Tensor output) const {
@@ -116,12 +109,13 @@ void HeadNorm::backward_weight(Pass& pass, const Saved& saved) const {
                            x.col_range(at, options_.head_size), options_.head_size, factors, sum);
       }
     }
-    add_up(terms);
-    if (options_.sum && options_.all_slices > 1) options_.sum(pass, Axis::tensor, terms.front());
   }
+  std::vector<double> sums = sum_of_lists(std::move(terms));
+  // In deterministic mode; else it is a part of a sum.
+  if (of_each() && options_.sum && options_.all_slices > 1) options_.sum(pass, Axis::tensor, sums);
   const ArenaScope scope(pass.arena);
   const Tensor values = pass.arena.take(value_type(pass.dtype), 1, gain_->gradient.size());
-  set_row(values, 0, terms.front());
+  set_row(values, 0, sums);
   add_values(values, gain_->gradient);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <utility>
 
 #include "base/text.h"
@@ -93,11 +92,7 @@ void Mlp::weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor acti
     const auto [first, count] = slices[i];
     dot_rows(active.col_range(first, count), active_gradient.col_range(first, count), terms[i]);
   }
-  add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
-    std::vector<double>& sum = terms[static_cast<size_t>(into)];
-    std::ranges::transform(sum, terms[static_cast<size_t>(term)], sum.begin(), std::plus<>());
-  });
-  std::ranges::copy(terms.front(), gradients.begin());
+  std::ranges::copy(sum_of_lists(std::move(terms)), gradients.begin());
 }
 
 // With the activation a, the weight w and the output o = W a of a row: the gradient of w is that of

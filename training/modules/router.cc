@@ -109,7 +109,7 @@ void Router::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   {
     const ArenaScope scope(pass.arena);
     const Tensor logits = gate_.forward(pass, jittered(pass, input), saved.gate);
-    logits.dtype == saved.logits.dtype ? copy(logits, saved.logits) : convert(logits, saved.logits);
+    convert(logits, saved.logits);
   }
   saved.choices.clear();
   saved.weights.clear();
@@ -263,7 +263,7 @@ std::vector<double> Router::sums_of_scores(const Saved& saved, int64_t first, in
 void Router::add_losses(Pass& pass, const Saved& saved) const {
   const int64_t tokens = saved.scores.rows;
   if (options_.balance_loss > 0 && options_.balance_scope == BalanceScope::global_batch) {
-    // The global batch is counted by the time that somebody asks: backward has begun.
+    // The loss is asked for after backward, which counts the global batch.
     pass.add_loss(kBalanceLoss,
                   Later<double>::when([this, sums = sums_of_scores(saved, 0, tokens)] {
                     load_->share();
@@ -295,7 +295,7 @@ void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
   const uint64_t stream = kJitterStream + static_cast<uint64_t>(layer_);
   const int64_t positions = positions_of(batch, values.rows);
   const Tensor wide = pass.arena.take(value_type(values.dtype), values.rows, values.cols);
-  values.dtype == wide.dtype ? copy(values, wide) : convert(values, wide);
+  convert(values, wide);
   for_each_run(batch, {0, values.rows}, [&](const TokenRun& run) {
     const uint64_t sample = batch.first_sample + static_cast<uint64_t>(run.sample);
     for (int64_t i = 0; i < run.count; ++i) {
@@ -309,7 +309,7 @@ void Router::multiply_by_jitter(Pass& pass, Tensor values) const {
       set_row(wide, run.row + i, row);
     }
   });
-  values.dtype == wide.dtype ? copy(wide, values) : convert(wide, values);
+  convert(wide, values);
 }
 
 // Sets the gradients of all scores to those of the balance loss.

@@ -137,7 +137,7 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
   return joined(runs, ", ");
 }
 
-// What runs have: "0.01 (gpt2 to switch 0.1)" where it depends on the model.
+// The default that runs have; if it depends on the model: "0.01 (gpt2 to switch 0.1)".
 std::string default_of(const Registry::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   std::string first = usual;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "tests/training/support/meshes.h"
 #include "tests/training/support/tiny_run.h"
+#include "training/data/data_set.h"
 #include "training/models/llama.h"
 
 namespace tutti::training {
@@ -49,7 +50,13 @@ std::vector<Grid> grids() {
           {.stages = 2},
           {.context = 2, .data = 2},
           {.tensor = 2, .data = 2, .sp = true},
-          {.tensor = 2, .data = 2, .stages = 2, .zero = 1}};
+          {.tensor = 2, .data = 2, .stages = 2, .zero = 1},
+          {.data = 2, .experts = 2},
+          {.data = 4, .zero = 2, .experts = 4},
+          {.tensor = 2, .data = 2, .zero = 3, .experts = 2},
+          {.tensor = 2, .data = 2, .sp = true, .experts = 4},
+          {.context = 2, .data = 2, .zero = 1, .experts = 4},
+          {.tensor = 2, .context = 2, .stages = 2, .experts = 4}};
 }
 
 void expect_alike(const Outcome& found, const Outcome& alone) {
@@ -156,6 +163,57 @@ TEST(Experts, AllTokensGoToOneExpert) {
   const Outcome dense = testing::train(1, run);
   EXPECT_NEAR(found.losses.front(), dense.losses.front(), 0.05);
   EXPECT_NEAR(found.losses.back(), dense.losses.back(), 0.2);
+}
+
+// Only one kind of token: all choose the same experts, and most ranks of those that share them out
+// get no row.
+TEST(Experts, ARankWithoutATokenAndOneWithAll) {
+  const RouterOptions router{.experts = 4, .topk = 1, .balance_loss = 0.1};
+  const auto same_tokens = [&](const Grid& grid) {
+    TinyRun run = run_of(router, grid);
+    run.other_data = []() -> std::unique_ptr<DataSet> {
+      return std::make_unique<TokenWindows>(
+          Tokens(split_text(std::vector<uint8_t>(2000, uint8_t{'a'}))), testing::kTinyContext, 1);
+    };
+    return run;
+  };
+  const Outcome alone = testing::train(1, same_tokens({}));
+  for (const Grid& grid : grids()) {
+    SCOPED_TRACE(describe(grid));
+    expect_alike(testing::train(grid.ranks(), same_tokens(grid)), alone);
+  }
+}
+
+// T k h (p - 1) / p go each way where every expert gets every token, and as much for gradients; in
+// backward the weights and their gradients, too.
+TEST(Experts, WhatTravelsIsCounted) {
+  const RouterOptions router{.experts = 4, .topk = 4};
+  for (const Grid& grid : {Grid{.data = 2, .experts = 2}, Grid{.data = 4, .experts = 4},
+                           Grid{.tensor = 2, .experts = 2}, Grid{.context = 2, .experts = 2}}) {
+    SCOPED_TRACE(describe(grid));
+    std::vector<double> bytes(static_cast<size_t>(grid.ranks()));
+    tutti::testing::run_ranks(grid.ranks(), [&](const Job& job) {
+      TinyRun run = run_of(router, grid);
+      testing::TinyRank rank(job, run);
+      rank.step();
+      const double found = rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
+      bytes[static_cast<size_t>(job.rank)] = found;
+    });
+    const double choices = 2 * 8 * testing::kTinyContext * 4;  // of all layers
+    const double away = choices * (grid.experts - 1) / grid.experts;
+    EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), 0.0), away * (4 * 32 * 4 + 2 * 8));
+  }
+}
+
+TEST(Experts, MoreRanksThanExpertsAreRefused) {
+  try {
+    testing::train(4, run_of({.experts = 3, .topk = 2}, {.data = 4, .experts = 4}));
+    ADD_FAILURE() << "went on";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("3 experts cannot be shared out among 4 ranks [--ep]"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 struct Loads {

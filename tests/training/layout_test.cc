@@ -217,19 +217,54 @@ TEST(LayoutTest, RefusesOptionsThatMakeNoSense) {
 
 // --- groups ---
 
-ParameterSpec placed(int64_t rows, const Placement& placement) {
-  return {
-      .name = "p", .shape = {rows, 4}, .placement = placement, .mesh = {.sizes = {4, 1, 1, 2, 1}}};
+ParameterSpec placed(int64_t rows, const Placement& placement, int expert_ranks = 1) {
+  return {.name = "p",
+          .shape = {rows, 4},
+          .placement = placement,
+          .mesh = {.sizes = {4, 1, expert_ranks, 2, 1}}};
 }
 
 TEST(ParameterGroups, ArePartialSumsByTheirAxes) {
   const std::vector<ParameterSpec> specs = {placed(8, {}), placed(8, {.cuts = {{Axis::tensor, 0}}}),
                                             placed(8, {.partial = {Axis::tensor}}),
-                                            placed(8, {.partial = {Axis::expert}})};
+                                            placed(8, {.owner = {{Axis::expert}, 0}})};
   const GroupTable table = parameter_groups(specs, {0, 1, 2, 3});
   EXPECT_EQ(table.group_of, (std::vector<int>{0, 0, 1, 0}));
-  EXPECT_EQ(table.more, (std::vector<AxisSet>{{}, {Axis::tensor}}));
-  EXPECT_EQ(parameter_groups(specs, {0, 1}).more.size(), 1u);
+  EXPECT_EQ(table.axes, (std::vector<AxisSet>{kBatchAxes, kBatchAxes | AxisSet{Axis::tensor}}));
+  EXPECT_EQ(parameter_groups(specs, {0, 1}).axes.size(), 1u);
+}
+
+TEST(ParameterGroups, AnExpertsAreSummedOverTheRanksThatHaveIt) {
+  const std::vector<ParameterSpec> specs = {
+      placed(8, {}, 2), placed(8, {.owner = {{Axis::expert}, 1}}, 2),
+      placed(8, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::expert}, 0}}, 2)};
+  const GroupTable table = parameter_groups(specs, {0, 1, 2});
+  EXPECT_EQ(table.group_of, (std::vector<int>{0, 1, 1}));
+  EXPECT_EQ(table.axes, (std::vector<AxisSet>{kBatchAxes, {Axis::context, Axis::data}}));
+}
+
+// Ranks have experts of different sizes: the buckets of the others are the same all the same.
+TEST(ParameterGroups, DoNotChangeEachOthersBuckets) {
+  std::vector<int64_t> sizes;
+  for (const int number : {0, 1}) {
+    std::vector<ParameterSpec> specs;
+    for (int i = 0; i < 4; ++i) {
+      specs.push_back(placed(20, {}, 2));
+      specs.push_back(placed(30, {.owner = {{Axis::expert}, i == 0 ? 0 : 1}}, 2));
+      specs.back().mesh.places[static_cast<size_t>(Axis::expert)] = number;
+    }
+    GroupTable table = parameter_groups(specs, {0, 1, 2, 3, 4, 5, 6, 7});
+    const Layout layout = make_layout(specs, {.ranks = {1, 1},
+                                              .bucket_elements = 100,
+                                              .first_bucket_elements = 50,
+                                              .groups = table.group_of});
+    std::vector<int64_t> found;
+    for (const Bucket& bucket : layout.buckets) {
+      if (bucket.group == 0) found.push_back(bucket.size);
+    }
+    if (number == 0) sizes = found;
+    EXPECT_EQ(found, sizes);
+  }
 }
 
 // Tensor ranks have more or less of the second one: sums of the first are in buckets without it.
@@ -238,7 +273,7 @@ TEST(ParameterGroups, KeepCopiesApartFromWhatCannotBeCutEvenly) {
                                             placed(9, {.cuts = {{Axis::tensor, 0}}})};
   const GroupTable table = parameter_groups(specs, {0, 1});
   EXPECT_EQ(table.group_of, (std::vector<int>{1, 0}));
-  EXPECT_EQ(table.more, (std::vector<AxisSet>{{}, {}}));
+  EXPECT_EQ(table.axes, (std::vector<AxisSet>{kBatchAxes, kBatchAxes}));
 }
 
 }  // namespace

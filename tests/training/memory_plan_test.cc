@@ -85,7 +85,7 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
   if (context > 1) batch.deal_out(0, 0, context);
   const MicroBatch view = batch.view();
   const MemoryReport planned =
-      MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of(0, 0);
+      MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of({});
   EXPECT_EQ(planned.storage.parameters, measured.storage.parameters);
   EXPECT_EQ(planned.storage.gradients, measured.storage.gradients);
   EXPECT_EQ(planned.storage.masters, measured.storage.masters);

@@ -16,11 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "tests/training/support/meshes.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/models/gpt.h"
 #include "training/models/llama.h"
+#include "training/parallel/mesh.h"
 
 namespace tutti::training {
 namespace {
@@ -41,15 +43,17 @@ enum Choice : size_t {
   dropout,
   recompute,
   chunk,
-  batch
+  batch,
+  experts
 };
-constexpr size_t kChoices = 12;
-constexpr std::array<int, kChoices> kWays = {4, 2, 4, 2, 3, 3, 4, 4, 2, 4, 2, 2};
+constexpr size_t kChoices = 13;
+constexpr std::array<int, kChoices> kWays = {4, 2, 4, 2, 3, 3, 4, 4, 2, 4, 2, 2, 5};
 using Combination = std::array<int, kChoices>;
 
 constexpr std::array kTensor = {1, 2, 3, 4};
 constexpr std::array kContext = {1, 2, 3, 4};
 constexpr std::array kData = {1, 2, 3};
+constexpr std::array kExperts = {1, 2, 3, 4, 5};  // ranks that share them out
 struct Pipeline {
   int stages;
   const char* schedule;
@@ -72,7 +76,8 @@ std::string describe(const Combination& c) {
              c[by_heads] != 0 ? " by heads" : "", " x data ", kData[static_cast<size_t>(c[data])],
              " x pipeline ", pipeline.stages, ' ', pipeline.schedule, ", ZeRO ", c[zero],
              ", recomputation ", kRecompute[static_cast<size_t>(c[recompute])], ", dropout ",
-             c[dropout], ", loss in chunks ", c[chunk], ", accumulation ", c[batch]);
+             c[dropout], ", loss in chunks ", c[chunk], ", accumulation ", c[batch],
+             ", experts over ", kExperts[static_cast<size_t>(c[experts])]);
 }
 
 // 12 heads, for 1, 2, 3 and 4 ranks; 4 or 2 of keys. Neither hidden values nor the vocabulary can
@@ -112,13 +117,28 @@ std::unique_ptr<Model> model_of(const Combination& c, const MeshPlace& place) {
   return std::make_unique<Llama>(config, place);
 }
 
+MeshShape mesh_of(const Combination& c) {
+  return {.tensor = kTensor[static_cast<size_t>(c[tensor])],
+          .context = kContext[static_cast<size_t>(c[context])],
+          .data = kData[static_cast<size_t>(c[data])],
+          .pipeline = kPipelines[static_cast<size_t>(c[stages])].stages,
+          .expert = kExperts[static_cast<size_t>(c[experts])]};
+}
+
+// So many ranks of a mesh may share out the experts.
+bool can_share_experts(const Combination& c) {
+  try {
+    mesh_place(mesh_of(c), ranks_of(c));
+    return c[experts] == 0 || c[kind] == 3;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 TinyRun run_of(const Combination& c) {
   const Pipeline& pipeline = kPipelines[static_cast<size_t>(c[stages])];
   TinyRun run;
-  run.mesh = {.tensor = kTensor[static_cast<size_t>(c[tensor])],
-              .context = kContext[static_cast<size_t>(c[context])],
-              .data = kData[static_cast<size_t>(c[data])],
-              .pipeline = pipeline.stages};
+  run.mesh = mesh_of(c);
   run.model.context = testing::kTinyContext;  // of the data
   run.other_model = [c](const MeshPlace& place) { return model_of(c, place); };
   run.replica.storage.stage = c[zero];
@@ -149,6 +169,7 @@ std::vector<Combination> all_combinations() {
     if (ranks_of(at) > 8 || (at[sp] != 0 && at[tensor] == 0)) continue;
     if (at[by_heads] != 0 && at[context] == 0) continue;
     if (at[recompute] == 3 && at[tensor] == 0) continue;  // nobody to share with
+    if (!can_share_experts(at)) continue;
     all.push_back(at);
   } while (next());
   return all;

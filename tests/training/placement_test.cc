@@ -135,11 +135,29 @@ TEST(Placement, EveryCutOfEveryDimensionSharesTheElementsOut) {
   }
 }
 
-TEST(Placement, TwoDimensionsMayBeCut) {
-  const Placement placement{.cuts = {{Axis::expert, 0}, {Axis::tensor, 2, {4, 2}}}};
+// The expert ranks' owner has it, cut over the tensor ranks or whole on one of them.
+TEST(Placement, OneRankMayHaveAllOfIt) {
   for (const int tensor : {1, 2}) {
-    for (const int expert : {1, 2, 4}) expect_shared_out({4, 3, 6}, placement, tensor, expert);
+    for (const int expert : {1, 2, 4}) {
+      for (int owner = 0; owner < expert; ++owner) {
+        const Placement placement{.cuts = {{Axis::tensor, 2, {4, 2}}},
+                                  .owner = {{Axis::expert}, owner}};
+        EXPECT_FALSE(placement.is_whole());
+        expect_shared_out({4, 3, 6}, placement, tensor, expert);
+      }
+      for (int owner = 0; owner < tensor * expert; ++owner) {
+        const Placement placement{.owner = {{Axis::tensor, Axis::expert}, owner}};
+        expect_shared_out({6}, placement, tensor, expert);
+      }
+    }
   }
+}
+
+TEST(Placement, GradientsAreSummedAlongTheBatchUnlessOneRankHasThem) {
+  EXPECT_EQ(Placement{}.summed_over(), kBatchAxes);
+  EXPECT_EQ((Placement{.partial = {Axis::tensor}}).summed_over(), kBatchAxes | AxisSet{Axis::tensor});
+  const Placement owned{.owner = {{Axis::tensor, Axis::expert}, 1}};
+  EXPECT_EQ(owned.summed_over(), (AxisSet{Axis::context, Axis::data}));
 }
 
 // GPT-2's c_attn: queries, keys and values are packed; with grouped queries there are fewer keys.
@@ -205,7 +223,14 @@ std::string refusal(const Shape& shape, const Placement& placement) {
 }
 
 TEST(Placement, WhatMakesNoSenseIsRefused) {
-  EXPECT_EQ(refusal({4, 3}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::expert}}), "none");
+  EXPECT_EQ(refusal({4, 3}, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::data}, 0}}), "none");
+  EXPECT_THAT(refusal({4}, {.partial = {Axis::expert}}), HasSubstr("partial sum over expert"));
+  EXPECT_THAT(refusal({4}, {.owner = {{Axis::tensor}, 2}}), HasSubstr("number 2 along tensor"));
+  EXPECT_THAT(refusal({4}, {.owner = {{Axis::tensor}, -1}}), HasSubstr("number -1 along tensor"));
+  EXPECT_THAT(refusal({4}, {.owner = {{Axis::pipeline}, 0}}), HasSubstr("along pipeline"));
+  EXPECT_THAT(refusal({}, {.owner = {{Axis::tensor}, 0}}), HasSubstr("the parameter is a number"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::tensor}, 0}}),
+              HasSubstr("cut already"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("6 of 4 together"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {-2, 6}}}}),
               HasSubstr("a part of it is -2"));
@@ -213,11 +238,10 @@ TEST(Placement, WhatMakesNoSenseIsRefused) {
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("not there"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::data, 0}}}), HasSubstr("the axis data"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::context, 0}}}), HasSubstr("the axis context"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::expert, 0}}}), HasSubstr("the axis expert"));
   EXPECT_THAT(refusal({4}, {.partial = {Axis::context}}), HasSubstr("partial sum over context"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::pipeline, 0}}}), HasSubstr("the axis pipeline"));
   EXPECT_THAT(refusal({4, 4}, {.cuts = {{Axis::tensor, 0}, {Axis::tensor, 1}}}),
-              HasSubstr("cut already"));
-  EXPECT_THAT(refusal({4, 4}, {.cuts = {{Axis::tensor, 0}, {Axis::expert, 0}}}),
               HasSubstr("cut already"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::tensor}}),
               HasSubstr("no partial sum over tensor"));
@@ -250,7 +274,7 @@ TEST(Axes, SetsAreValues) {
   EXPECT_EQ(kBoth.without({Axis::data, Axis::tensor}), AxisSet{Axis::context});
   EXPECT_EQ((AxisSet{Axis::data} | AxisSet{Axis::context}), kBoth);
   EXPECT_EQ((AxisSet::all() & kBoth), kBoth);
-  EXPECT_EQ(kBatchAxes, kBoth);
+  EXPECT_EQ(kBatchAxes, (kBoth | AxisSet{Axis::expert}));
 }
 
 }  // namespace

@@ -225,8 +225,9 @@ TEST_P(Bits, DoNotTellHowManyRanksThereAre) {
   for (const int data : {1, 2}) {
     const Outcome alone = testing::train(data, run({.data = data}));
     for (const Grid& grid :
-         {Grid{.tensor = 2}, Grid{.tensor = 2, .sp = true}, Grid{.tensor = 4, .zero = 2},
-          Grid{.tensor = 4, .zero = 3, .sp = true}, Grid{.tensor = 2, .stages = 2},
+         {Grid{.tensor = 2}, Grid{.tensor = 2, .sp = true, .experts = 2},
+          Grid{.tensor = 4, .zero = 2, .experts = 4}, Grid{.tensor = 4, .zero = 3, .sp = true},
+          Grid{.tensor = 2, .stages = 2, .experts = 2},
           Grid{.tensor = 2, .stages = 2, .zero = 1, .sp = true}}) {
       Grid all = grid;
       all.data = data;
@@ -293,7 +294,9 @@ void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
 
 TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
   int count = 0;
-  for (const Grid& from : {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1}}) {
+  for (const Grid& from :
+       {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1, .experts = 4},
+        Grid{.data = 2, .experts = 2}}) {
     const std::string saved = path(cat("saved-", count));
     std::vector<double> expected;
     run_ranks(from.ranks(), [&](const Job& job) {
@@ -305,8 +308,10 @@ TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
     });
     const auto original = testing::saved_tensors(Checkpoint::open(saved));
     for (const Grid& to :
-         {Grid{}, Grid{.tensor = 2}, Grid{.tensor = 4}, Grid{.data = 2, .zero = 2},
-          Grid{.tensor = 4, .data = 2, .zero = 3}, Grid{.tensor = 2, .stages = 2, .zero = 1}}) {
+         {Grid{}, Grid{.tensor = 2}, Grid{.tensor = 4, .experts = 4},
+          Grid{.data = 2, .zero = 2, .experts = 2},
+          Grid{.tensor = 4, .data = 2, .zero = 3, .experts = 2},
+          Grid{.tensor = 2, .stages = 2, .zero = 1}}) {
       SCOPED_TRACE(cat("from ", describe(from), " to ", describe(to)));
       const std::string again = path(cat("again-", count++));
       run_ranks(to.ranks(), [&](const Job& job) {
@@ -316,7 +321,7 @@ TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
         rank.skip(kSavedAt);
         const std::vector<double> losses = next_losses(rank);
         EXPECT_LT(testing::relative_difference(losses, expected), 1e-5);
-        if (to.tensor == from.tensor && to.data == from.data) {
+        if (to.tensor == from.tensor && to.data == from.data && to.experts == from.experts) {
           EXPECT_EQ(losses, expected);
         }
       });

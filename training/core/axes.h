@@ -41,13 +41,11 @@ class AxisSet {
   uint32_t bits_ = 0;
 };
 
-// Parameters may be cut over these, or be the same along them.
-inline constexpr AxisSet kModelAxes = {Axis::tensor, Axis::expert};
-
-// Over these lie the samples of a batch, and over those the tokens of each sample. Along both
-// parameters are the same, and their gradients are partial sums. (Along the pipeline axis they are
-// others.)
-inline constexpr AxisSet kSampleAxes = {Axis::data};
+// The samples of a batch lie over the first of these, and the tokens of each sample over the second.
+// Along both a parameter is the same on all ranks, and its gradient a partial sum, unless it has one
+// owner among them (placement.h). The expert axis is a part of data parallelism: those of its ranks
+// that share out the experts (MeshPlace::experts).
+inline constexpr AxisSet kSampleAxes = {Axis::expert, Axis::data};
 inline constexpr AxisSet kTokenAxes = {Axis::context};
 inline constexpr AxisSet kBatchAxes = kSampleAxes | kTokenAxes;
 
@@ -58,9 +56,21 @@ std::string name(AxisSet axes);
 struct MeshPlace {
   std::array<int, kAxes> sizes = {1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};
+  // The axes whose ranks together share out a mixture's experts (models/mixture.h), each of which is
+  // on one of them. None: all ranks have all experts.
+  AxisSet experts = {};
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
+  // The same mesh, and the places of a rank of its world.
+  MeshPlace of_rank(int rank) const {
+    MeshPlace other = *this;
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      other.places[axis] = rank % sizes[axis];
+      rank /= sizes[axis];
+    }
+    return other;
+  }
   // How many ranks there are along these axes together, and which of them this one is, in the order
   // of the world.
   int ranks_along(AxisSet axes) const {
@@ -76,6 +86,13 @@ struct MeshPlace {
       if (axes.has(*axis)) number = number * size(*axis) + place(*axis);
     }
     return number;
+  }
+  AxisSet axes_of_one() const {
+    AxisSet axes;
+    for (const Axis axis : kAllAxes) {
+      if (size(axis) == 1) axes = axes | AxisSet{axis};
+    }
+    return axes;
   }
   // Whether it is the first rank along each of the axes.
   bool first_along(AxisSet axes) const {

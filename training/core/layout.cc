@@ -27,7 +27,9 @@ void check(const LayoutOptions& options) {
               {.remedy = "give at least 1 of each"});
 }
 
+// Whether tensor ranks, which have copies of other parameters, have as much of this one.
 bool is_cut_evenly(const ParameterSpec& spec) {
+  if (spec.placement.owner.axes.has(Axis::tensor) && spec.mesh.size(Axis::tensor) > 1) return false;
   for (const Cut& cut : spec.placement.cuts) {
     std::vector<int64_t> parts = cut.parts;
     if (parts.empty()) parts = {spec.shape[at(cut.dimension)]};
@@ -42,13 +44,16 @@ bool is_cut_evenly(const ParameterSpec& spec) {
 class Filler {
  public:
   Filler(const std::vector<ParameterSpec>& specs, const LayoutOptions& options)
-      : specs_(specs), options_(options), open_(options.ranks.size()) {
+      : specs_(specs),
+        options_(options),
+        open_(options.ranks.size()),
+        has_first_(options.ranks.size()) {
     layout_.slots.resize(specs.size());
   }
 
   void add(int parameter) {
     const size_t group = options_.groups.empty() ? 0 : at(options_.groups[at(parameter)]);
-    if (is_full(open_[group], specs_[at(parameter)].unit)) close(group);
+    if (is_full(group, specs_[at(parameter)].unit)) close(group);
     Bucket& bucket = open_[group];
     const int64_t count = specs_[at(parameter)].local_count();
     layout_.slots[at(parameter)] = {parameter, 0, bucket.size, count};
@@ -77,15 +82,18 @@ class Filler {
   }
 
  private:
-  bool is_full(const Bucket& bucket, int unit) const {
+  // Ranks have other parameters in other groups, which say nothing about this one's buckets.
+  bool is_full(size_t group, int unit) const {
+    const Bucket& bucket = open_[group];
     if (bucket.parameters.empty()) return false;
     if (options_.bucket_per_unit) return specs_[at(bucket.parameters.back())].unit != unit;
     return bucket.size >=
-           (layout_.buckets.empty() ? options_.first_bucket_elements : options_.bucket_elements);
+           (has_first_[group] ? options_.bucket_elements : options_.first_bucket_elements);
   }
 
   void close(size_t group) {
     Bucket& bucket = open_[group];
+    has_first_[group] = true;
     bucket.group = static_cast<int>(group);
     bucket.ranks = options_.ranks[group];
     bucket.size = round_up(bucket.size, bucket.ranks * kAlignment);
@@ -95,6 +103,7 @@ class Filler {
   const std::vector<ParameterSpec>& specs_;
   const LayoutOptions& options_;
   std::vector<Bucket> open_;  // by group
+  std::vector<bool> has_first_;
   Layout layout_;
 };
 
@@ -102,26 +111,24 @@ class Filler {
 
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters) {
-  using Key = std::pair<AxisSet, bool>;  // sums over more axes; copies apart
+  using Key = std::pair<AxisSet, bool>;  // the axes of sums; copies apart
   const bool copies_apart = !std::ranges::all_of(specs, is_cut_evenly);
   std::map<Key, std::vector<int>> by_key;
   for (const int parameter : parameters) {
     const ParameterSpec& spec = specs[at(parameter)];
-    AxisSet partial;
-    for (const Axis axis : kAllAxes) {
-      if (spec.placement.partial.has(axis) && spec.mesh.size(axis) > 1) {
-        partial = partial | AxisSet{axis};
-      }
-    }
-    const bool is_copy = spec.placement.cuts.empty() && partial.empty();
-    by_key[{partial, copies_apart && is_copy}].push_back(parameter);
+    const Placement& placement = spec.placement;
+    // Axes of one rank make no other group.
+    const AxisSet one = spec.mesh.axes_of_one();
+    const AxisSet axes = placement.summed_over().without(one) | (kBatchAxes & one);
+    const bool is_copy = placement.cut_over().empty() && axes == kBatchAxes;
+    by_key[{axes, copies_apart && is_copy}].push_back(parameter);
   }
   GroupTable table{.group_of = std::vector<int>(specs.size())};
   for (const auto& [key, its] : by_key) {
-    if (key == Key()) continue;
-    const auto group = static_cast<int>(table.more.size());
+    if (key == Key(kBatchAxes, false)) continue;
+    const auto group = static_cast<int>(table.axes.size());
     for (const int parameter : its) table.group_of[at(parameter)] = group;
-    table.more.push_back(key.first);
+    table.axes.push_back(key.first);
   }
   return table;
 }

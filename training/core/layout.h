@@ -30,11 +30,11 @@ namespace tutti::training {
 // ever cut by the end of a shard.
 inline constexpr int64_t kAlignment = 32;
 
-// Parameters by the ranks over which their gradients are summed: those along the batch's axes, and
-// along more where a gradient is a partial sum. The first group is that of the batch's axes alone.
+// Parameters by the axes over whose ranks their gradients are summed (Placement::summed_over). The
+// first group is that of the batch's axes.
 struct GroupTable {
-  std::vector<AxisSet> more = {AxisSet()};  // of each group
-  std::vector<int> group_of;                // by parameter
+  std::vector<AxisSet> axes = {kBatchAxes};  // of each group
+  std::vector<int> group_of;                 // by parameter
 };
 // For these parameters. Where a model cannot be cut evenly, those that ranks have copies of are a
 // group apart: buckets with others would be of other lengths on each, and the order of a sum may

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "training/core/placement.h"
@@ -48,6 +49,15 @@ struct ParameterSpec {
 struct Parameter {
   Tensor value;
   Tensor gradient;  // backward adds to it
+  // In its place for other ranks' micro-batches, where their gradients are added up apart.
+  std::vector<Tensor> other_gradients = {};
+
+  int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
+  // Of the micro-batches of one of the ranks whose rows the parameter computes with.
+  Tensor gradient_of(int source) const {
+    if (source == 0 || other_gradients.empty()) return gradient;
+    return other_gradients[static_cast<size_t>(source - 1)];
+  }
 };
 
 // A later unit's use of a parameter (tied embeddings). Its gradient may lie apart from the first
@@ -84,6 +94,9 @@ class ParameterTable {
   // Points all handles on a parameter at memory, or at nothing.
   void set_value(int index, Tensor value);
   void set_gradient(int index, Tensor gradient);
+  void set_other_gradients(int index, std::vector<Tensor> others) {
+    views_.at(static_cast<size_t>(index)).other_gradients = std::move(others);
+  }
   std::deque<SharedUse>& shared_uses() { return shared_uses_; }
   // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.
   const std::vector<int>& used_by(int unit) const;

@@ -139,12 +139,14 @@ struct Pass : PassContext {
     losses.push_back({std::move(name), std::move(sum)});
   }
 
+  // A module computes with other ranks' rows, which weigh something where this micro-batch does not.
+  bool has_others_rows = false;
+
   // backward_weight of a module whose `saved` is complete: now, or later if passes are split. Not
-  // at all for a micro-batch of weight 0, so that not even a NaN of it gets into the gradients. (A
-  // unit that computes with other ranks' rows too does that work without asking.)
+  // at all for a micro-batch of weight 0, so that not even a NaN of it gets into the gradients.
   template <typename Work>
   void finish(Work&& work) {
-    if (weightless()) return;
+    if (weightless() && !has_others_rows) return;
     if (split) {
       weight_work.emplace_back(std::forward<Work>(work));
     } else {

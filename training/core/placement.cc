@@ -143,7 +143,7 @@ std::string to_text(const Slice& slice) {
 }
 
 AxisSet Placement::cut_over() const {
-  AxisSet axes;
+  AxisSet axes = owner.axes;
   for (const Cut& cut : cuts) axes = axes | AxisSet{cut.axis};
   return axes;
 }
@@ -152,12 +152,12 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                const MeshPlace& place) {
   std::vector<Slice::Ranges> ranges;
   for (const int64_t size : shape) ranges.push_back(all_of(size));
-  AxisSet axes;
+  AxisSet axes = placement.owner.axes;
   std::vector<bool> cut_already(shape.size());
   for (const Cut& cut : placement.cuts) {
     const auto dimension = static_cast<size_t>(cut.dimension);
     if (cut.dimension < 0 || dimension >= shape.size()) throw refused(cut, "it is not there");
-    if (!kModelAxes.has(cut.axis)) {
+    if (cut.axis != Axis::tensor) {
       throw refused(cut, "ranks along it have the same parameters, or other ones");
     }
     if (axes.has(cut.axis) || cut_already[dimension])
@@ -166,12 +166,22 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
     cut_already[dimension] = true;
     ranges[dimension] = cut_ranges(cut, shape[dimension], place);
   }
-  if (!placement.partial.without(kModelAxes.without(axes)).empty()) {
+  if (!placement.partial.without(AxisSet{Axis::tensor}.without(axes)).empty()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a gradient is no partial sum over ", name(placement.partial)),
                 {.cause = "along the axes of a batch it always is, along the pipeline axis never, "
                           "and where the parameter is cut each rank has its own"});
   }
+  const Owner& owner = placement.owner;
+  const bool is_one = owner.number >= 0 && owner.number < place.ranks_along(owner.axes);
+  if (!is_one || owner.axes.has(Axis::pipeline) || (!owner.axes.empty() && shape.empty())) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("number ", owner.number, " along ", name(owner.axes),
+                    " cannot have a parameter to itself"),
+                {.cause = "there is no such rank, it is one of another stage, or the parameter is a "
+                          "number, of which the others would have as much"});
+  }
+  if (owner.number != place.number_along(owner.axes)) ranges.assign(shape.size(), {});
   return {shape, std::move(ranges)};
 }
 

@@ -97,19 +97,32 @@ struct Cut {
   std::vector<int64_t> parts = {};
 };
 
+// One of the ranks along some axes, which has a parameter to itself: the others have nothing of it.
+struct Owner {
+  AxisSet axes;
+  int number = 0;  // MeshPlace::number_along(axes)
+};
+
 // How a parameter lies on a mesh. Along axes that it is not cut over all ranks have the same of it.
 struct Placement {
   std::vector<Cut> cuts = {};
   // Axes along which each rank computes a part of the gradient, as along the data axis: it is
   // summed over these too. Along the others all ranks have computed the same.
   AxisSet partial = {};
+  // An expert's: it computes with the rows of all ranks along these axes.
+  Owner owner = {};
 
+  // The axes along which ranks have different parts, or only one of them has it.
   AxisSet cut_over() const;
+  // The axes over which the gradients of different ranks are summed.
+  AxisSet summed_over() const { return kBatchAxes.without(cut_over()) | partial; }
+  bool is_whole() const { return cuts.empty() && partial.empty() && owner.axes.empty(); }
 };
 
-// The slice of the rank at `place`. Throws Error(invalid_argument) where the placement makes no
-// sense: a dimension or an axis that is cut twice, a cut over the data or pipeline axis, parts that
-// are not the dimension, a partial sum over one of these axes.
+// The slice of the rank at `place`; of ranks that are not the owner an empty one. Throws
+// Error(invalid_argument) where the placement makes no sense: a dimension or an axis that is cut
+// twice, a cut over another axis than tensor, parts that are not the dimension, a partial sum over
+// an axis of the batch or one that is cut, an owner along the pipeline axis.
 Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                const MeshPlace& place);
 

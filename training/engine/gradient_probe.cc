@@ -51,6 +51,9 @@ std::vector<ConstTensor> rows_of(Model& model, int parameter) {
     const Tensor other = use.view.gradient;
     if (use.parameter == parameter && other.data != gradient.data) rows.push_back(as_row(other));
   }
+  for (const Tensor& other : model.parameters().at(parameter).other_gradients) {
+    rows.push_back(as_row(other));
+  }
   return rows;
 }
 

@@ -60,10 +60,18 @@ ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
                             const pipeline::Placement& placement) {
   GroupTable table = parameter_groups(model.parameters().specs(), placement.parameters);
   std::vector<Communicator> ranks;
-  for (const AxisSet more : table.more) {
-    ranks.push_back(more.empty() ? batch : ranks_along(mesh, more | kBatchAxes, placement));
+  for (const AxisSet axes : table.axes) {
+    ranks.push_back(axes == kBatchAxes ? batch : ranks_along(mesh, axes, placement));
   }
   return {std::move(ranks), std::move(table.group_of)};
+}
+
+// Of a stage, the axes of the ranks that count parameters together: where each of a batch's ranks has
+// all of them, one of these does.
+AxisSet counting_axes(const Model& model, int zero_stage) {
+  const AxisSet all = AxisSet::all().without({Axis::pipeline});
+  if (zero_stage > 0) return all;
+  return all.without(kBatchAxes) | model.parameters().mesh().experts;
 }
 
 StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
@@ -73,10 +81,9 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
   storage.copies = placement.copies;
   // Along axes where ranks have the same of a parameter, the first one counts it.
   for (const int parameter : placement.parameters) {
-    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    const AxisSet cut =
-        spec.placement.cut_over() | (storage.stage > 0 ? spec.placement.partial : AxisSet());
-    if (place.first_along(kModelAxes.without(cut))) continue;
+    const Placement& its = model.parameters().specs()[static_cast<size_t>(parameter)].placement;
+    const AxisSet others = its.cut_over() | (storage.stage > 0 ? its.summed_over() : AxisSet());
+    if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
     storage.copies.push_back(parameter);
   }
   storage.masters = !options.stochastic_rounding;
@@ -131,7 +138,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch; and
       // it is compared with that of all ranks.
       probe_(*synchronizer_, model,
-             {.each_micro_batch = storage_.adds_to_shards(),
+             {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
               .measures =
                   mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()}),
       gradients_(mesh_, model, plans_, placement_, synchronizer_->sums_gradients(),
@@ -314,9 +321,10 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // Returns the gradients' norm; one that is not finite: nothing is updated then.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  // Sharded pieces lie on all ranks, else on all but those along the batch's axes, and on all
-  // stages, of which some may have the same.
-  RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without(kBatchAxes)),
+  // On all stages, of which some may have the same.
+  const AxisSet ranks =
+      counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
+  RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
   const double norm = updater_.update(learning_rate, reducer);
   if (std::isfinite(norm)) synchronizer_->after_update();

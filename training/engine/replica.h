@@ -159,7 +159,11 @@ class Replica {
   bool sharded() const { return options_.storage.stage > 0; }
   // Whether this rank's pieces are nobody else's, or it is the first that has them (but for those
   // that are marked as copies).
-  bool saves() const { return sharded() || group_rank_ == 0; }
+  bool saves() const {
+    const MeshPlace& place = mesh_.place();
+    return sharded() || (place.first_along(kBatchAxes.without(place.experts)) &&
+                         stage() == placement_.holders.front());
+  }
   // Whether it is the first of its stage.
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
@@ -175,8 +179,8 @@ class Replica {
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // Whether this rank speaks for those along the model's axes, which have the same losses.
-  bool first_of_model() const { return mesh_.place().first_along(kModelAxes); }
+  // Whether this rank speaks for the tensor ranks, which have the same losses.
+  bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
   const Updater& updater() const { return updater_; }

@@ -61,7 +61,7 @@ void check_averages(const ReplicaOptions& options, bool cut) {
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
   refuse(cut, "a model that is cut over ranks",
-         "give one rank the whole model, without --pp, --tp and --cp");
+         "give one rank the whole model, without --pp, --tp, --cp and --ep");
   refuse(options.stochastic_rounding, "parameters in bf16 without masters",
          "--stochastic-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
@@ -70,7 +70,7 @@ void check_averages(const ReplicaOptions& options, bool cut) {
 
 void check_cuts(Model& model, const MeshPlace& place) {
   for (const ParameterSpec& spec : model.parameters().specs()) {
-    if (spec.placement.cuts.empty() || spec.mesh == place) continue;
+    if (spec.placement.is_whole() || spec.mesh == place) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat("the parameter ", spec.name, " is cut for another mesh than this one"),
                 {.remedy = "make the model with the place of this mesh"});

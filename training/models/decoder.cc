@@ -80,6 +80,15 @@ void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
                .remedy = "give a number of ranks that divides them"});
 }
 
+void require_an_expert_each(const MixtureOptions& mixture, const MeshPlace& place) {
+  const int64_t experts = mixture.router.experts;
+  const int ranks = place.ranks_along(place.experts);
+  if (experts == 0 || experts >= ranks) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat(experts, " experts cannot be shared out among ", ranks, " ranks"),
+              {.where = "--ep", .remedy = cat("give at most ", experts, " ranks")});
+}
+
 DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   const int tensor_ranks = place.size(Axis::tensor);
   const auto require = [](std::string_view what, int64_t value) {
@@ -97,6 +106,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require_whole_key_heads(options.attention, tensor_ranks);
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
   require_one_each(options.vocabulary, "kinds of tokens", tensor_ranks);
+  require_an_expert_each(options.mixture, place);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // nor NaN
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});

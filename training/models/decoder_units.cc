@@ -131,7 +131,8 @@ void DecoderBlock::add_branch(Pass& pass, const Dropout& dropout, ConstTensor in
 // `rows`: of the stream that this rank has.
 std::vector<DecoderBlock::Part> DecoderBlock::cut(const Pass& pass, int64_t rows) const {
   const MicroBatch& all = *pass.batch;
-  const int64_t count = feed_forward_.needs_all_samples() ? 1 : stream_.parts(pass);
+  const bool is_one = feed_forward_.needs_all_samples() || feed_forward_.exchanges();
+  const int64_t count = is_one ? 1 : stream_.parts(pass);
   std::vector<Part> parts(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     Part& part = parts[static_cast<size_t>(i)];
@@ -185,11 +186,20 @@ void DecoderBlock::feed_forward(Part& part, Tensor output) const {
   add_branch(pass, dropout_[0], saved.input, saved.middle);
   const Tensor before =
       feed_forward_.take(pass, output.dtype, stream_.rows(pass), saved.feed_forward);
-  recomputable(pass.arena, [&] {
-    saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
+  // What comes of other ranks' rows is kept behind the input, which tells how much that is.
+  const size_t mark = pass.arena.mark();
+  saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
+  const bool exchanges = feed_forward_.exchanges();
+  if (exchanges) {
+    saved.whole_2 = stream_.whole(pass, saved.normal_2);
+    feed_forward_.receive(pass, saved.whole_2, saved.feed_forward);
+  }
+  {
     const ArenaScope scope(pass.arena);
-    feed_forward_.project(pass, stream_.whole(pass, saved.normal_2), saved.feed_forward, before);
-  });
+    if (!exchanges) saved.whole_2 = stream_.whole(pass, saved.normal_2);
+    feed_forward_.project(pass, saved.whole_2, saved.feed_forward, before);
+  }
+  if (selective_ && !exchanges) pass.arena.release(mark);
   if (!selective_) feed_forward_.activate(pass, saved.feed_forward);
   part.sum = stream_.start_sum(pass, output, type_of_parts(pass, pass.dtype),
                                [&](Tensor sum, RowsInTurn* turns) {
@@ -218,11 +228,12 @@ Tensor DecoderBlock::forward(Pass& pass, ConstTensor input) {
 void DecoderBlock::feed_forward_backward(Part& part, ConstTensor output_gradient) const {
   Pass& pass = *part.pass;
   Saved& saved = part.saved;
-  if (selective_) {
-    feed_forward_.activate(pass, saved.feed_forward);
-    saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
+  if (selective_) feed_forward_.activate(pass, saved.feed_forward);
+  if (!feed_forward_.exchanges()) {
+    if (selective_) saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
+    saved.whole_2 = stream_.whole(pass, saved.normal_2);
   }
-  feed_forward_.set_input(saved.feed_forward, stream_.whole(pass, saved.normal_2));
+  feed_forward_.set_input(saved.feed_forward, saved.whole_2);
   const ConstTensor gradient = dropped(pass, output_gradient, dropout_[1]);
   part.sum = stream_.start_sum_of_gradients(pass, [&](RowsInTurn* turns) {
     return feed_forward_.backward(pass, stream_.whole(pass, gradient), saved.feed_forward, turns);

@@ -75,6 +75,7 @@ class DecoderBlock : public Unit {
     SelfAttention::Saved attention;
     StreamNorm::Saved norm_2;
     Tensor normal_2;
+    ConstTensor whole_2;  // the same of all tensor ranks
     FeedForward::Saved feed_forward;
   };
 

@@ -12,10 +12,19 @@ namespace {
 
 constexpr int64_t kRowsOfASum = 256;  // whose terms stay in a core's cache
 
-int64_t own_part(const ParameterTable& table, int64_t whole, bool is_cut) {
-  const MeshPlace& mesh = table.mesh();
-  if (!is_cut) return whole;
-  return even_share(whole, mesh.place(Axis::tensor), mesh.size(Axis::tensor)).count;
+// The ranks that share the layer, and this one's number.
+struct Sharers {
+  int ranks = 1;
+  int place = 0;
+
+  int64_t own_part(int64_t whole, bool is_cut) const {
+    return is_cut ? even_share(whole, place, ranks).count : whole;
+  }
+};
+
+Sharers sharers_of(const ParameterTable& table, const LinearOptions& options) {
+  if (options.owner.axes.has(Axis::tensor)) return {};
+  return {table.mesh().size(Axis::tensor), table.mesh().place(Axis::tensor)};
 }
 
 std::vector<int64_t> parts_of(const LinearOptions& options, int64_t inputs, int64_t outputs) {
@@ -23,15 +32,15 @@ std::vector<int64_t> parts_of(const LinearOptions& options, int64_t inputs, int6
   return options.parts.empty() ? std::vector{outputs} : options.parts;
 }
 
-Placement cut(const ParameterTable& table, int dimension, const std::vector<int64_t>& parts) {
-  if (table.mesh().size(Axis::tensor) == 1) return {};
-  return {.cuts = {{Axis::tensor, dimension, parts}}};
-}
-
 Placement place_of_weight(const ParameterTable& table, const LinearOptions& options) {
-  if (options.chosen) return {.partial = {Axis::tensor}};
-  if (options.cut == LinearCut::none || options.cut == LinearCut::replicated) return {};
-  return options.cut == LinearCut::by_outputs ? cut(table, 0, options.parts) : cut(table, 1, {});
+  Placement placement{.owner = options.owner};
+  if (options.chosen) placement.partial = {Axis::tensor};
+  const bool by_outputs = options.cut == LinearCut::by_outputs;
+  const bool is_cut = by_outputs || options.cut == LinearCut::by_inputs;
+  if (options.chosen || !is_cut || sharers_of(table, options).ranks == 1) return placement;
+  placement.cuts.push_back({Axis::tensor, by_outputs ? 0 : 1});
+  if (by_outputs) placement.cuts.front().parts = options.parts;
+  return placement;
 }
 
 void multiply(const Pass& pass, ConstTensor a, Transpose transpose_a, ConstTensor b,
@@ -92,20 +101,21 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
   if (!options.bias) return;
   const bool by_outputs = options.chosen || options.cut == LinearCut::by_outputs;
   bias_ = table.add(name + ".bias", {outputs}, {},
-                    by_outputs ? place_of_weight(table, options) : Placement{});
+                    by_outputs ? place_of_weight(table, options) : Placement{.owner = options.owner});
   adds_bias_ = cut_ != LinearCut::by_inputs || place_ == 0;
 }
 
 Linear::Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
                const LinearOptions& options)
-    : inputs_(own_part(table, inputs, options.cut == LinearCut::by_inputs)),
+    : inputs_(sharers_of(table, options).own_part(inputs, options.cut == LinearCut::by_inputs)),
       outputs_(options.chosen ? options.chosen->count
-                              : own_part(table, outputs, options.cut == LinearCut::by_outputs)),
+                              : sharers_of(table, options)
+                                    .own_part(outputs, options.cut == LinearCut::by_outputs)),
       first_output_(options.chosen ? options.chosen->first : 0),
       cut_(options.cut),
       parts_(parts_of(options, inputs, outputs)),
-      ranks_(table.mesh().size(Axis::tensor)),
-      place_(table.mesh().place(Axis::tensor)),
+      ranks_(sharers_of(table, options).ranks),
+      place_(sharers_of(table, options).place),
       weight_(weight) {}
 
 std::vector<Share> Linear::slice_of(const Pass& pass, int slice) const {
@@ -235,7 +245,7 @@ Tensor Linear::backward(Pass& pass, std::span<const Backward> layers, RowsInTurn
 }
 
 void Linear::backward_weight(Pass& pass, const Saved& saved) const {
-  const Tensor gradient = rows_of(weight_->gradient);
+  const Tensor gradient = rows_of(weight_->gradient_of(saved.source));
   const ConstTensor dy = saved.output_gradient, x = saved.input;
   if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
@@ -250,7 +260,8 @@ void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   } else {
     multiply(pass, dy, Transpose::yes, x, Transpose::no, gradient, GemmMode::accumulate);
   }
-  if (bias_ != nullptr) add_column_sums(dy, columns_of(bias_->gradient), pass.arena);
+  if (bias_ == nullptr) return;
+  add_column_sums(dy, columns_of(bias_->gradient_of(saved.source)), pass.arena);
 }
 
 Tensor Linear::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,

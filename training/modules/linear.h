@@ -47,6 +47,8 @@ struct LinearOptions {
   // Instead of a cut: each tensor rank has the whole weight and makes these of its outputs, which
   // may be others' too. The parameters' gradients are then parts of sums over these ranks.
   std::optional<Share> chosen = {};
+  // The only rank that has the parameters. Where it is one of the tensor ranks nothing is cut.
+  Owner owner = {};
 };
 
 // The bits that the products of a pass are to have: the same for any cut in deterministic mode.
@@ -60,6 +62,7 @@ class Linear {
   struct Saved {
     ConstTensor input;
     ConstTensor output_gradient;
+    int source = 0;  // the rank whose micro-batch it is (Parameter::gradient_of)
   };
 
   // Parameters NAME.weight and NAME.bias, of the whole layer. Throws Error(invalid_argument) where

@@ -33,17 +33,20 @@ Tensor as_halves(Tensor before) { return before.reshaped(2 * before.rows, before
 Mlp::Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options)
     : options_(named(options)),
       in_(table, cat(name, '.', options_.names.front()), options.width, options.hidden,
-          {.bias = options.bias, .cut = LinearCut::by_outputs}),
+          {.bias = options.bias, .cut = LinearCut::by_outputs, .owner = options.owner}),
       up_(is_swiglu(options)
               ? std::optional<Linear>(
                     std::in_place, table, cat(name, '.', options_.names[1]), options.width,
                     options.hidden,
-                    LinearOptions{.bias = options.bias, .cut = LinearCut::by_outputs})
+                    LinearOptions{.bias = options.bias,
+                                  .cut = LinearCut::by_outputs,
+                                  .owner = options.owner})
               : std::nullopt),
       out_(table, cat(name, '.', options_.names.back()), options.hidden, options.width,
            {.bias = options.bias,
             .deviation = options.output_deviation,
-            .cut = LinearCut::by_inputs}) {
+            .cut = LinearCut::by_inputs,
+            .owner = options.owner}) {
   options_.hidden = in_.outputs();
 }
 

@@ -23,6 +23,7 @@ struct MlpOptions {
   // w_gate, w_up and w_down).
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
+  Owner owner = {};  // LinearOptions::owner
 };
 
 // Factors of the rows' outputs, for a caller that adds up weighted outputs (models/mixture.h).
@@ -40,6 +41,8 @@ class Mlp {
     Linear::Saved up;  // SwiGLU only
     Tensor before;     // rows x hidden (SwiGLU: gate and up, one after the other)
     Linear::Saved out;
+
+    void set_source(int source) { in.source = up.source = out.source = source; }
   };
 
   // Parameters NAME.LAYER.

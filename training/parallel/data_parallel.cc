@@ -46,7 +46,7 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
       progress_(storage.layout(), parameters_by_unit(model), options.joined,
                 storage.adds_to_shards()) {
   const bool cut = std::ranges::any_of(model.parameters().specs(), [](const ParameterSpec& spec) {
-    return !spec.placement.cuts.empty() || !spec.placement.partial.empty();
+    return !spec.placement.is_whole();
   });
   if (hook_ != nullptr && cut) {
     throw Error(ErrorCode::invalid_argument,
@@ -198,6 +198,7 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   }
   keep_shared_uses_apart(passes);
   storage_.zero_gradients();
+  storage_.begin_sums(passes);
   progress_.begin_step(passes);
 }
 
@@ -243,6 +244,7 @@ void DataParallel::hold_gradients(int bucket) {
 void DataParallel::after_backward(int unit) { let_go(unit, unit - 1); }
 
 void DataParallel::after_weights(int unit) {
+  storage_.end_micro_batch(unit);
   for (const int parameter : model_.parameters().used_by(unit)) contribute(parameter);
   launch_ready();
   poll();
@@ -255,7 +257,7 @@ void DataParallel::join(int parameter) {
 }
 
 void DataParallel::contribute(int parameter) {
-  if (progress_.contribute(parameter)) storage_.add_shared_uses(parameter);
+  if (progress_.contribute(parameter)) storage_.add_what_is_apart(parameter);
 }
 
 void DataParallel::launch_ready() {
@@ -333,7 +335,7 @@ void DataParallel::finish_gradients() {
     }
     for (const int parameter : progress_.missing()) {
       hold_gradients(storage_.layout().slots[static_cast<size_t>(parameter)].bucket);
-      storage_.add_shared_uses(parameter);
+      storage_.add_what_is_apart(parameter);
     }
     progress_.give_up_waiting();
     launch_ready();

@@ -12,13 +12,46 @@
 
 namespace tutti::training {
 
-std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
-  std::array<int, kAxes> sizes = {shape.tensor, shape.context, shape.expert, shape.data,
-                                  shape.pipeline};
+namespace {
+
+// The axes of the ranks that share out experts, if `ranks` can; data ranks are cut in two for it.
+bool place_experts(MeshPlace& place, int ranks) {
+  const int data = place.size(Axis::data);
+  for (const AxisSet more : {AxisSet(), AxisSet{Axis::context}, AxisSet{Axis::tensor},
+                             AxisSet{Axis::tensor, Axis::context}}) {
+    const int others = place.ranks_along(more);
+    if (ranks % others != 0 || data % (ranks / others) != 0) continue;
+    place.sizes[static_cast<size_t>(Axis::expert)] = ranks / others;
+    place.sizes[static_cast<size_t>(Axis::data)] = data / (ranks / others);
+    if (ranks > 1) place.experts = more | AxisSet{Axis::expert};
+    return true;
+  }
+  return false;
+}
+
+Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
+  std::string fitting;
+  for (int number = 1; number <= place.ranks_along(kBatchAxes | AxisSet{Axis::tensor}); ++number) {
+    MeshPlace tried = place;
+    if (place_experts(tried, number)) fitting += cat(fitting.empty() ? "" : ", ", number);
+  }
+  return Error(ErrorCode::invalid_argument,
+               cat(ranks, " ranks cannot share out the experts among tensor ",
+                   place.size(Axis::tensor), " x context ", place.size(Axis::context), " x data ",
+                   place.size(Axis::data)),
+               {.where = "--ep",
+                .cause = "they are some of the data ranks, or these and all context or tensor ranks",
+                .remedy = cat("give one of ", fitting)});
+}
+
+}  // namespace
+
+MeshPlace mesh_place(const MeshShape& shape, int ranks) {
+  MeshPlace place{.sizes = {shape.tensor, shape.context, 1, shape.data, shape.pipeline}};
   int known = 1;
   int* free = nullptr;
   bool good = true;
-  for (int& size : sizes) {
+  for (int& size : place.sizes) {
     good = good && size >= 0 && (size > 0 || free == nullptr);
     if (size > 0) {
       good = good && size <= ranks;
@@ -29,10 +62,15 @@ std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
   }
   if (free != nullptr && good) *free = ranks / known;
   const int product = free != nullptr && good ? known * *free : known;
-  if (good && product == ranks) return sizes;
+  if (good && product == ranks) {
+    if (shape.expert < 1 || !place_experts(place, shape.expert)) {
+      throw no_ranks_for_experts(place, shape.expert);
+    }
+    return place;
+  }
   std::string axes;
   for (const Axis axis : kAllAxes) {
-    const int& size = sizes[static_cast<size_t>(axis)];
+    const int& size = place.sizes[static_cast<size_t>(axis)];
     if (size == 1 && &size != free) continue;
     axes += cat(axes.empty() ? "" : " x ", name(axis), ' ', &size == free ? "any" : cat(size));
   }
@@ -45,18 +83,8 @@ std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
     : world_(std::move(world)), groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
-  place_.sizes = made_on_all(world_, [&] { return mesh_sizes(shape, world_.size()); });
-  for (const Axis axis : kAllAxes) {
-    place_.places[static_cast<size_t>(axis)] = place_of(world_.rank(), axis);
-  }
-}
-
-int Mesh::place_of(int rank, Axis axis) const {
-  for (const Axis faster : kAllAxes) {
-    if (faster == axis) break;
-    rank /= size(faster);
-  }
-  return rank % size(axis);
+  place_ = made_on_all(world_, [&] { return mesh_place(shape, world_.size()); });
+  place_ = place_.of_rank(world_.rank());
 }
 
 AxisSet Mesh::used() const {

@@ -24,16 +24,17 @@ class Trace;
 struct MeshShape {
   int tensor = 1;
   int context = 1;
-  int expert = 1;
   int data = 0;
   int pipeline = 1;
+  // Of a stage's ranks, those that share out the experts; at least 1.
+  int expert = 1;
 };
 
 // A value; copies have the same groups. One thread at a time.
 class Mesh {
  public:
-  // Collective, over all ranks of `world`. Throws Error(invalid_argument) on every rank if the
-  // axes' product is not the number of ranks. By default all ranks are data-parallel.
+  // Collective, over all ranks of `world`. Throws as mesh_place() on every rank. By default all
+  // ranks are data-parallel.
   Mesh(Communicator world, const MeshShape& shape = {});  // NOLINT(google-explicit-constructor)
 
   Communicator& world() { return world_; }
@@ -71,7 +72,7 @@ class Mesh {
   int size(Axis axis) const { return place_.size(axis); }
   // This rank's place, and that of any rank of the world.
   int place(Axis axis) const { return place_.place(axis); }
-  int place_of(int rank, Axis axis) const;
+  int place_of(int rank, Axis axis) const { return place_.of_rank(rank).place(axis); }
   // The axes of more than one place.
   AxisSet used() const;
   // Whether that rank has this one's places along all of these axes.
@@ -86,7 +87,16 @@ class Mesh {
   std::shared_ptr<Said> said_ = std::make_shared<Said>();
 };
 
-// The sizes of all axes, once the free one is known; throws as Mesh does.
-std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks);
+// The place of the first of the ranks, once the free axis is known. Experts lie over data ranks
+// where their number allows, which then are along the axis expert; else over context or tensor
+// ranks too:
+//
+//   tensor 2 x data 4   experts over 2 or 4 ranks   data 2 or 4
+//                       over 8                      tensor 2 x data 4
+//   tensor 2 x data 1   over 2                      tensor 2
+//
+// Throws Error(invalid_argument) if the axes' product is not the number of ranks, or so many ranks
+// cannot share out the experts.
+MeshPlace mesh_place(const MeshShape& shape, int ranks);
 
 }  // namespace tutti::training

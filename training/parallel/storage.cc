@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -63,6 +64,10 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
     show_gradients(b);
   }
   make_owned();
+  if (!settings().get_bool("TUTTI_DETERMINISTIC")) return;
+  sums_.emplace(table, layout_, gradient_type(), [this](size_t bytes) {
+    return allocate_shared(communicator_, options_.backend, bytes);
+  });
 }
 
 void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype,
@@ -150,7 +155,16 @@ void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   show_gradients(layout_.slots[at(parameter)].bucket);
 }
 
-void ParameterStorage::add_shared_uses(int parameter) {
+void ParameterStorage::begin_sums(const std::vector<int64_t>& micro_batches) {
+  if (sums_) sums_->begin_step(micro_batches);
+}
+
+void ParameterStorage::end_micro_batch(int unit) {
+  if (sums_) sums_->end_micro_batch(unit);
+}
+
+void ParameterStorage::add_what_is_apart(int parameter) {
+  if (sums_) sums_->add_others(parameter);
   const Tensor sum = table_.at(parameter).gradient;
   for (size_t use = 0; use < apart_.size(); ++use) {
     const SharedUse& shared = table_.shared_uses()[use];
@@ -235,6 +249,7 @@ StorageBytes ParameterStorage::bytes() const {
     if (apart_[use].memory == nullptr) continue;
     bytes.gradients += static_cast<int64_t>(size_of(gradient_type())) * shared_count(use);
   }
+  if (sums_) bytes.gradients += sums_->bytes();
   return bytes;
 }
 

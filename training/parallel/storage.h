@@ -24,6 +24,7 @@
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/buffer_pool.h"
+#include "training/parallel/gradient_sums.h"
 
 namespace tutti::training {
 
@@ -120,8 +121,13 @@ class ParameterStorage {
   // From now on the gradient of this shared use (ParameterTable::shared_uses) has memory of its
   // own, zeroed with the whole ones, or is the parameter's again.
   void keep_apart(size_t shared_use, bool apart);
+  // Deterministic mode adds up micro-batches in an order of its own (gradient_sums.h). The first call
+  // follows keep_apart(); the second one says that a unit's backward of a micro-batch is done.
+  void begin_sums(const std::vector<int64_t>& micro_batches);
+  void end_micro_batch(int unit);
+  bool sums_in_order() const { return sums_.has_value(); }
   // Adds what lies apart to the parameter's gradient.
-  void add_shared_uses(int parameter);
+  void add_what_is_apart(int parameter);
 
   // What this rank updates. Views of its memory, which stay where they are.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
@@ -173,6 +179,7 @@ class ParameterStorage {
     bool used = false;
   };
   std::vector<Apart> apart_;
+  std::optional<GradientSums> sums_;
   BufferPool pool_;
 };
 

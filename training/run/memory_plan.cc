@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "training/core/layout.h"
 #include "training/optimizers/registry.h"
+#include "training/parallel/gradient_sums.h"
 #include "training/pipeline/plans.h"
 
 namespace tutti::training {
@@ -143,10 +144,9 @@ int64_t planned_activations(const Model& model, const Profile& profile,
 
 // As a replica makes them. `owners`: of each group, which of its ranks this one is.
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
-                             const pipeline::Placement& placement, int batch_place,
+                             const pipeline::Placement& placement, const MeshPlace& rank,
                              std::vector<int>& owners) {
-  const MeshPlace& mesh = model.parameters().mesh();
-  const int batch_ranks = mesh.ranks_along(kBatchAxes) * static_cast<int>(placement.holders.size());
+  const auto holders = static_cast<int>(placement.holders.size());
   GroupTable table = parameter_groups(model.parameters().specs(), placement.parameters);
   LayoutOptions options{.ranks = {},
                         .bucket_elements = storage.bucket_elements,
@@ -154,10 +154,9 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                         .bucket_per_unit = storage.stage == 3,
                         .parameters = placement.parameters,
                         .groups = std::move(table.group_of)};
-  for (const AxisSet more : table.more) {
-    const int beside = mesh.ranks_along(more);
-    options.ranks.push_back(storage.stage == 0 ? 1 : batch_ranks * beside);
-    owners.push_back((batch_place * beside + mesh.number_along(more)) % options.ranks.back());
+  for (const AxisSet axes : table.axes) {
+    options.ranks.push_back(storage.stage == 0 ? 1 : holders * rank.ranks_along(axes));
+    owners.push_back(rank.number_along(axes) % options.ranks.back());
   }
   return options;
 }
@@ -200,13 +199,33 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
-int64_t MemoryPlan::add_storage(const Stage& stage, int batch_place, StorageBytes& bytes) const {
+// Elements of what deterministic mode adds up apart: other ranks' micro-batches, the second use of a
+// tied parameter, where both are here, and sums of some of the micro-batches.
+int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
+  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
+  const int64_t levels = GradientTree::levels(passes_);
+  int64_t elements = 0;
+  for (const int parameter : stage.placement.parameters) {
+    const ParameterSpec& spec = specs[static_cast<size_t>(parameter)];
+    const int64_t sources = GradientSums::sources(spec);
+    elements += spec.local_count() * (sources * (1 + levels) - 1);
+  }
+  for (const SharedUse& use : model_.parameters().shared_uses()) {
+    const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
+    const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
+    if (both && passes_ > 1) elements += spec.local_count() * (1 + levels);
+  }
+  return elements;
+}
+
+int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank,
+                                StorageBytes& bytes) const {
   const ReplicaOptions& replica = options_.replica;
   const StorageOptions& storage = replica.storage;
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   std::vector<int> owners;
   const Layout layout =
-      make_layout(specs, layout_options(model_, storage, stage.placement, batch_place, owners));
+      make_layout(specs, layout_options(model_, storage, stage.placement, rank, owners));
   int64_t used = 0, owned = 0;
   for (const Slot& slot : layout.slots) used += slot.count;
   for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
@@ -224,12 +243,8 @@ int64_t MemoryPlan::add_storage(const Stage& stage, int batch_place, StorageByte
       storage.stage < 2 || !(one_pass || (one_order && shards_sums(replica)));
   add(bytes.gradients, whole_gradients, gradients);
   if (masters) add(bytes.masters, false, DType::f32);
-  // In deterministic mode the second use of a tied parameter is summed apart, where both are here.
-  const bool apart = !one_pass && settings().get_bool("TUTTI_DETERMINISTIC");
-  for (const SharedUse& use : model_.parameters().shared_uses()) {
-    const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
-    const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
-    if (apart && both) bytes.gradients += spec.local_count() * bytes_of(gradients);
+  if (settings().get_bool("TUTTI_DETERMINISTIC")) {
+    bytes.gradients += gradients_apart(stage) * bytes_of(gradients);
   }
   if (storage.stage == 3) bytes.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
   if (!whole_gradients) bytes.gathered += planned_buckets(layout) * bytes_of(gradients);
@@ -241,11 +256,11 @@ int64_t MemoryPlan::add_storage(const Stage& stage, int batch_place, StorageByte
   return owned;
 }
 
-MemoryReport MemoryPlan::of(int batch_place, int stage_number) const {
-  const Stage& stage = stages_[static_cast<size_t>(stage_number)];
+MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
+  const Stage& stage = stages_[static_cast<size_t>(rank.place(Axis::pipeline))];
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
-  const int64_t owned = add_storage(stage, batch_place, report.storage);
+  const int64_t owned = add_storage(stage, rank, report.storage);
   const auto states =
       static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
   report.optimizer = states * owned * bytes_of(DType::f32);

@@ -23,10 +23,9 @@ class MemoryPlan {
   // and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
 
-  // The memory of the rank of this stage, and of this number along the batch's axes, at the model's
-  // own places otherwise.
+  // The memory of the rank at this place: the model's along the axes over which parameters are cut.
   // Throws as make_layout() does.
-  MemoryReport of(int batch_place, int stage) const;
+  MemoryReport of(const MeshPlace& rank) const;
   // Of the activations of a rank of that stage: logits, of the rows that are there at once.
   int64_t logits(int stage) const;
 
@@ -42,7 +41,9 @@ class MemoryPlan {
 
   // Adds the parts of a report that lie in the storage, and returns the elements that the rank
   // owns.
-  int64_t add_storage(const Stage& stage, int batch_place, StorageBytes& bytes) const;
+  int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes) const;
+
+  int64_t gradients_apart(const Stage& stage) const;
 
   Model& model_;
   const MicroBatch& batch_;

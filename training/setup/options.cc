@@ -91,6 +91,12 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .add("parallel.loss_chunk", options.loss_chunk,
            "tokens whose logits are in memory at once; backward computes them anew (default: all)")
       .between(0, kMostOfAnything);
+  schema
+      .add("parallel.ep", options.mesh.expert,
+           "expert-parallel ranks: each has some of the experts of a model with experts. They are "
+           "some of the data-parallel ranks, or these and the --cp or --tp ranks")
+      .between(1, 65536)
+      .show_default();
   schema.add("parallel.pp", options.mesh.pipeline, "stages of a pipeline, each on a rank")
       .between(1, 65536)
       .show_default();

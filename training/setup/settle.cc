@@ -143,7 +143,8 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
-  check_averages(replica, stages * options.mesh.tensor * options.mesh.context > 1);
+  const MeshShape& mesh = options.mesh;
+  check_averages(replica, stages * mesh.tensor * mesh.context * mesh.expert > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
   }
@@ -214,6 +215,21 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
 }
 
+// The experts of a mixture, which ranks share out.
+void check_expert_ranks(const RunOptions& options, Model& model) {
+  if (options.mesh.expert == 1) return;
+  if (model.expert_load() == nullptr) {
+    throw Error(ErrorCode::unsupported,
+                cat("a model ", kind_of(options.model).name, " has no experts"),
+                {.where = "--ep",
+                 .remedy = "leave it out, or take mixtral, qwen2moe, qwen3moe, olmoe or switch"});
+  }
+  if (options.training.compression == Compression::none) return;
+  throw Error(ErrorCode::unsupported, "--ep and --compression do not go together",
+              {.cause = "what is remembered of a parameter would be of one rank's experts",
+               .remedy = "leave one of them out"});
+}
+
 constexpr int64_t kSlices = 8;  // where nobody says otherwise: for 1, 2, 4 and 8 tensor ranks
 
 // Slices are those of a binary tree, of which each tensor rank has a branch.
@@ -248,7 +264,7 @@ void settle_context(RunOptions& options, int ranks) {
   cut.sequence_parallel = true;
   try {
     settle_slices(cut);
-    const MeshPlace first{.sizes = mesh_sizes(cut.mesh, ranks)};
+    const MeshPlace first = mesh_place(cut.mesh, ranks);
     check_tensor_ranks(cut, *make_model(cut.model, model_context(cut, first)));
   } catch (const Error&) {
     return;
@@ -271,14 +287,15 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   ReplicaOptions& replica = training.replica;
   settle_context(options, ranks);
-  const MeshPlace first{.sizes = mesh_sizes(options.mesh, ranks)};
-  const int data_ranks = first.size(Axis::data);
+  const MeshPlace first = mesh_place(options.mesh, ranks);
+  const int data_ranks = first.ranks_along(kSampleAxes);
   const ModelTraits& traits = kind_of(options.model).traits;
   settle_slices(options);
   const std::unique_ptr<Model> model = make_model(options.model, model_context(options, first));
   if (model->slices() == 1) training.cut_slices.reset();
   check_tensor_ranks(options, *model);
   check_context_ranks(options, *model);
+  check_expert_ranks(options, *model);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);

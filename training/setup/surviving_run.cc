@@ -26,6 +26,16 @@
 namespace tutti::training {
 namespace {
 
+// So many ranks can share out the experts, too.
+bool is_mesh(const MeshShape& shape, int ranks) {
+  try {
+    mesh_place(shape, ranks);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 using Clock = std::chrono::steady_clock;
 
 // Spares wait for as long as a run takes.
@@ -138,7 +148,9 @@ SurvivingRun::Deal SurvivingRun::deal() const {
     const int data = ranks / (stages * of_a_stage);
     deal.options.mesh.pipeline = stages;
     deal.options.mesh.data = options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
-    deal.ranks = deal.options.mesh.data * stages * of_a_stage;
+    int& left = deal.options.mesh.data;
+    while (left > 1 && !is_mesh(deal.options.mesh, left * stages * of_a_stage)) --left;
+    deal.ranks = left * stages * of_a_stage;
     // Where the model was cut is for as many stages as there were.
     if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
     try {

@@ -71,7 +71,7 @@ TEST(MeshTest, AllRanksAreDataParallelByDefault) {
 TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
   constexpr int kRanks = 12;
   run_ranks(kRanks, [](const Job& job) {
-    Mesh mesh(Communicator::init(job), {.context = 2, .expert = 3, .data = 2});
+    Mesh mesh(Communicator::init(job), {.context = 2, .data = 6, .expert = 3});
     for (unsigned bits = 0; bits < 1U << kAxes; ++bits) {
       AxisSet axes;
       for (const Axis axis : kAllAxes) {
@@ -102,17 +102,46 @@ TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
 }
 
 TEST(MeshTest, OneAxisMayBeOpen) {
-  EXPECT_THAT(mesh_sizes({}, 6), ElementsAre(1, 1, 1, 6, 1));
-  EXPECT_THAT(mesh_sizes({.pipeline = 3}, 6), ElementsAre(1, 1, 1, 2, 3));
-  EXPECT_THAT(mesh_sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 1, 1, 2, 3));
-  EXPECT_THAT(mesh_sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 1, 1, 2, 3));
-  EXPECT_THAT(mesh_sizes({.context = 3, .expert = 2}, 12), ElementsAre(1, 3, 2, 2, 1));
-  EXPECT_THAT(mesh_sizes({}, 1), ElementsAre(1, 1, 1, 1, 1));
+  const auto sizes = [](const MeshShape& shape, int ranks) {
+    return mesh_place(shape, ranks).sizes;
+  };
+  EXPECT_THAT(sizes({}, 6), ElementsAre(1, 1, 1, 6, 1));
+  EXPECT_THAT(sizes({.pipeline = 3}, 6), ElementsAre(1, 1, 1, 2, 3));
+  EXPECT_THAT(sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 1, 1, 2, 3));
+  EXPECT_THAT(sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 1, 1, 2, 3));
+  EXPECT_THAT(sizes({.context = 3, .expert = 2}, 12), ElementsAre(1, 3, 2, 2, 1));
+  EXPECT_THAT(sizes({}, 1), ElementsAre(1, 1, 1, 1, 1));
+}
+
+// Over data ranks where their number allows, else over context or tensor ranks too.
+TEST(MeshTest, ExpertsLieOverSomeOfAStagesRanks) {
+  const auto expect = [](const MeshShape& shape, int ranks, AxisSet axes, int of_data) {
+    const MeshPlace place = mesh_place(shape, ranks);
+    EXPECT_EQ(place.experts, axes);
+    EXPECT_EQ(place.size(Axis::expert), of_data);
+    EXPECT_EQ(place.ranks_along(place.experts), shape.expert);
+    EXPECT_EQ(place.ranks_along(AxisSet::all()), ranks);
+  };
+  const AxisSet data{Axis::expert};
+  expect({}, 4, {}, 1);
+  expect({.expert = 4}, 4, data, 4);
+  expect({.tensor = 2, .expert = 2}, 8, data, 2);
+  expect({.tensor = 2, .expert = 8}, 8, data | AxisSet{Axis::tensor}, 4);
+  expect({.tensor = 2, .pipeline = 2, .expert = 2}, 4, data | AxisSet{Axis::tensor}, 1);
+  expect({.context = 2, .expert = 2}, 2, data | AxisSet{Axis::context}, 1);
+  expect({.tensor = 2, .context = 3, .expert = 3}, 6, data | AxisSet{Axis::context}, 1);
+  expect({.tensor = 2, .context = 3, .expert = 12}, 12,
+         data | AxisSet{Axis::context, Axis::tensor}, 2);
+  // Data ranks are numbered as they are without experts.
+  const MeshPlace rank = mesh_place({.tensor = 2, .expert = 2}, 8).of_rank(5);
+  EXPECT_EQ(rank.number_along(kSampleAxes), 2);
+  EXPECT_EQ(rank.place(Axis::expert), 0);
+  EXPECT_EQ(rank.place(Axis::data), 1);
 }
 
 std::string refusal(const MeshShape& shape, int ranks) {
   try {
-    mesh_sizes(shape, ranks);
+    mesh_place(shape, ranks);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     return error.what();
@@ -129,6 +158,10 @@ TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal({.data = 0, .pipeline = 0}, 6), HasSubstr("do not make a mesh"));
   EXPECT_THAT(refusal({.data = 3, .pipeline = -2}, 6), HasSubstr("do not make a mesh"));
   EXPECT_THAT(refusal({.tensor = -1}, 6), HasSubstr("do not make a mesh"));
+  EXPECT_THAT(refusal({.tensor = 2, .data = 3, .expert = 4}, 6),
+              AllOf(HasSubstr("4 ranks cannot share out"), HasSubstr("[--ep]"),
+                    HasSubstr("give one of 1, 2, 3, 6")));
+  EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 ranks cannot share out"));
   // The product of these is 6, but for an overflow.
   EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),
               HasSubstr("do not make a mesh"));

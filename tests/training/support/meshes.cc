@@ -9,7 +9,7 @@ namespace tutti::training::testing {
 std::string describe(const Grid& grid) {
   return cat("tensor ", grid.tensor, grid.sp ? " with shared rows" : "", " x context ",
              grid.context, " x data ", grid.data, " x pipeline ", grid.stages, ", ZeRO ",
-             grid.zero);
+             grid.zero, ", experts over ", grid.experts);
 }
 
 std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
@@ -45,8 +45,11 @@ std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,
 TinyRun run_of(const std::string& kind, const Grid& grid, ComputeOptions compute, double dropout) {
   compute.sequence_parallel = grid.sp;
   TinyRun run;
-  run.mesh = {
-      .tensor = grid.tensor, .context = grid.context, .data = grid.data, .pipeline = grid.stages};
+  run.mesh = {.tensor = grid.tensor,
+              .context = grid.context,
+              .data = grid.data,
+              .pipeline = grid.stages,
+              .expert = kind == "experts" ? grid.experts : 1};
   run.model.context = kTinyContext;  // of the data
   run.other_model = [kind, compute, dropout](const MeshPlace& place) {
     return decoder(kind, place, compute, dropout);

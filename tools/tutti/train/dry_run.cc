@@ -50,20 +50,19 @@ struct PlannedRun {
 PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, int ranks,
                        int64_t passes) {
   using training::Axis;
-  training::MeshPlace place{.sizes = training::mesh_sizes(settled.mesh, ranks)};
-  const int tensor = place.size(Axis::tensor), context = place.size(Axis::context);
-  const int of_a_stage = tensor * place.ranks_along(training::kBatchAxes);
+  const training::MeshPlace mesh = training::mesh_place(settled.mesh, ranks);
+  const int context = mesh.size(Axis::context);
+  // Ranks at the same places along these axes have models of the same shapes.
+  const int models = mesh.ranks_along({Axis::tensor, Axis::context, Axis::expert});
   PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
   std::vector<RankMemory>& all = planned.ranks;
   std::map<std::vector<int64_t>, int> known;  // what a rank has: the first that has it
-  // Ranks at the same places along these two axes have models of the same shapes.
-  for (int first = 0; first < tensor * context; ++first) {
-    place.places[static_cast<size_t>(Axis::tensor)] = first % tensor;
-    place.places[static_cast<size_t>(Axis::context)] = first / tensor;
+  for (int first = 0; first < models; ++first) {
+    const training::MeshPlace place = mesh.of_rank(first);
     const std::unique_ptr<training::Model> model =
         training::make_model(settled.model, training::model_context(settled, place));
     training::Batch part = batch;
-    if (context > 1) part.deal_out(model->attention_window(), first / tensor, context);
+    if (context > 1) part.deal_out(model->attention_window(), place.place(Axis::context), context);
     const training::MicroBatch own = part.view();
     const auto* const decoder = dynamic_cast<const training::Decoder*>(model.get());
     if (first == 0 && decoder != nullptr) {
@@ -84,10 +83,10 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
     const int same = known.try_emplace(has, first).first->second;
     std::optional<training::MemoryPlan> plan;
     if (same == first) plan.emplace(*model, own, settled.training, passes);
-    for (int rank = first; rank < ranks; rank += tensor * context) {
-      const int stage = rank / of_a_stage, batch_place = rank % of_a_stage / tensor;
+    for (int rank = first; rank < ranks; rank += models) {
+      const training::MeshPlace at = mesh.of_rank(rank);
       all[static_cast<size_t>(rank)] =
-          plan ? RankMemory{rank, plan->of(batch_place, stage), plan->logits(stage)}
+          plan ? RankMemory{rank, plan->of(at), plan->logits(at.place(Axis::pipeline))}
                : all[static_cast<size_t>(rank - first + same)];
       all[static_cast<size_t>(rank)].rank = rank;
     }
@@ -108,7 +107,7 @@ void print_block(const training::BlockActivations& block) {
 int dry_run(const RunOptions& settled, const training::LoadedData& data, int ranks,
             const std::string& json) {
   const training::TrainOptions& training = settled.training;
-  const auto sizes = training::mesh_sizes(settled.mesh, ranks);
+  const training::MeshPlace mesh = training::mesh_place(settled.mesh, ranks);
   const uint64_t count = std::min(training.micro_batch, training.batch);
   training::Batch batch;
   for (uint64_t example = 0; example < count; ++example) {
@@ -119,7 +118,7 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
                              .micro_batch = training.micro_batch,
                              .samples = training.samples,
                              .seed = training.seed,
-                             .ranks = sizes[static_cast<size_t>(training::Axis::data)],
+                             .ranks = mesh.ranks_along(training::kSampleAxes),
                              .weights = training.data_weights});
   const PlannedRun planned =
       planned_run(settled, batch, ranks, static_cast<int64_t>(feed.passes()));

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/models/gpt.h"
+#include "training/models/llama.h"
 #include "training/pipeline/profile.h"
 
 namespace tutti::training {
@@ -79,13 +82,14 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
     if (job.rank == 0) measured = result.memory;
   });
 
-  Gpt model(config, {.sizes = {tensor, context, 1, kRanks, stages}});
+  const MeshPlace place{.sizes = {tensor, context, 1, kRanks, stages}};
+  Gpt model(config, place);
   Batch batch;
   for (uint64_t example = 0; example < options.micro_batch; ++example) data->add(example, 0, batch);
   if (context > 1) batch.deal_out(0, 0, context);
   const MicroBatch view = batch.view();
   const MemoryReport planned =
-      MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of({});
+      MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of(place);
   EXPECT_EQ(planned.storage.parameters, measured.storage.parameters);
   EXPECT_EQ(planned.storage.gradients, measured.storage.gradients);
   EXPECT_EQ(planned.storage.masters, measured.storage.masters);
@@ -95,6 +99,56 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
               0.02 * static_cast<double>(measured.activations));
   EXPECT_NEAR(static_cast<double>(total(planned)), static_cast<double>(total(measured)),
               (stage < 2 ? 0.02 : 0.05) * static_cast<double>(total(measured)));
+}
+
+// Where every expert gets every token, as many rows come as the plan takes for granted.
+// Deterministic mode adds up gradients of micro-batches and of other ranks apart.
+TEST(ExpertMemoryPlans, AreWhatARunTakes) {
+  for (const bool deterministic : {false, true}) {
+    for (const uint64_t passes : {1, 4}) {
+      for (const int stage : {0, 2}) {
+        SCOPED_TRACE(cat("deterministic ", deterministic, ", passes ", passes, ", ZeRO ", stage));
+        std::optional<testing::Deterministic> mode;
+        if (deterministic) mode.emplace();
+        const std::unique_ptr<DataSet> data = testing::tiny_data();
+        const LlamaConfig config{.family = LlamaFamily::mixtral,
+                                 .width = 32,
+                                 .context = testing::kTinyContext,
+                                 .router = {.experts = 4, .topk = 4},
+                                 .shared_hidden = 16,
+                                 .compute = {.slices = deterministic ? 8 : 1}};
+        TrainOptions options;
+        options.micro_batch = 4;
+        options.batch = 4 * options.micro_batch * passes;
+        options.samples = 2 * options.batch;
+        options.validation_samples = 8;
+        options.replica.storage.stage = stage;
+        const MeshShape shape{.data = 4, .expert = 2};
+        MemoryReport measured;
+        run_ranks(4, [&](const Job& job) {
+          const Mesh mesh(Communicator::init(job), shape);
+          Llama model(config, mesh.place());
+          const TrainResult result =
+              train(mesh, model, {data.get()}, options, [](const StepReport&) {});
+          if (job.rank == 0) measured = result.memory;
+        });
+        const MeshPlace place = mesh_place(shape, 4);
+        Llama model(config, place);
+        Batch batch;
+        for (uint64_t i = 0; i < options.micro_batch; ++i) data->add(i, 0, batch);
+        const MicroBatch view = batch.view();
+        const MemoryReport planned =
+            MemoryPlan(model, view, options, static_cast<int64_t>(passes)).of(place);
+        EXPECT_EQ(planned.storage.parameters, measured.storage.parameters);
+        EXPECT_EQ(planned.storage.gradients, measured.storage.gradients);
+        EXPECT_EQ(planned.storage.padding, measured.storage.padding);
+        EXPECT_EQ(planned.optimizer, measured.optimizer);
+        EXPECT_NEAR(static_cast<double>(planned.activations),
+                    static_cast<double>(measured.activations),
+                    0.02 * static_cast<double>(measured.activations));
+      }
+    }
+  }
 }
 
 // A block's bytes in the arena equal the formula, which is printed beside Megatron-LM's.

@@ -155,7 +155,8 @@ TEST(Placement, OneRankMayHaveAllOfIt) {
 
 TEST(Placement, GradientsAreSummedAlongTheBatchUnlessOneRankHasThem) {
   EXPECT_EQ(Placement{}.summed_over(), kBatchAxes);
-  EXPECT_EQ((Placement{.partial = {Axis::tensor}}).summed_over(), kBatchAxes | AxisSet{Axis::tensor});
+  EXPECT_EQ((Placement{.partial = {Axis::tensor}}).summed_over(),
+            kBatchAxes | AxisSet{Axis::tensor});
   const Placement owned{.owner = {{Axis::tensor, Axis::expert}, 1}};
   EXPECT_EQ(owned.summed_over(), (AxisSet{Axis::context, Axis::data}));
 }

@@ -33,7 +33,9 @@ std::vector<Grid> grids() {
           {.tensor = 2, .data = 2, .stages = 2, .zero = 1, .sp = true},
           {.context = 3},
           {.context = 4, .data = 2, .zero = 3},
-          {.tensor = 2, .context = 2, .data = 2, .sp = true}};
+          {.tensor = 2, .context = 2, .data = 2, .sp = true},
+          {.tensor = 2, .data = 2, .zero = 1, .experts = 2},
+          {.tensor = 2, .data = 2, .sp = true, .experts = 4}};
 }
 
 class SilentBugs : public ::testing::TestWithParam<std::string> {};

@@ -246,6 +246,36 @@ TEST_P(Bits, DoNotTellHowManyRanksThereAre) {
   EXPECT_EQ(testing::difference(eight, alone), "");
 }
 
+// Micro-batches are added up in one tree, whoever has them: on data ranks, one after the other, or
+// on the rank of an expert.
+class BitsOfAStep : public TensorParallel, public ::testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, BitsOfAStep, ::testing::Values("gpt2", "llama", "experts"));
+
+TEST_P(BitsOfAStep, DoNotTellHowManyRanksHaveItsMicroBatches) {
+  const auto run = [&](const Grid& grid, const std::string& schedule = "1f1b") {
+    TinyRun run = run_of(GetParam(), grid, {.slices = 8}, 0.1);
+    run.replica.pipeline.schedule = schedule;
+    run.micro_batch = 1;
+    run.steps = 4;
+    return run;
+  };
+  const Outcome alone = testing::train(1, run({}));
+  for (const Grid& grid :
+       {Grid{.data = 2, .experts = 2}, Grid{.data = 4, .zero = 2}, Grid{.data = 4, .experts = 4},
+        Grid{.data = 8, .zero = 3}, Grid{.data = 8, .zero = 1, .experts = 4},
+        Grid{.tensor = 2, .data = 4, .sp = true, .experts = 4},
+        Grid{.tensor = 2, .data = 2, .zero = 3, .experts = 4},
+        Grid{.data = 2, .stages = 2, .zero = 2, .experts = 2}}) {
+    SCOPED_TRACE(describe(grid));
+    EXPECT_EQ(testing::difference(testing::train(grid.ranks(), run(grid)), alone), "");
+  }
+  for (const char* schedule : {"gpipe", "zb-h1", "interleaved"}) {
+    SCOPED_TRACE(schedule);
+    const Grid grid{.data = 4, .stages = 2, .experts = 2};
+    EXPECT_EQ(testing::difference(testing::train(grid.ranks(), run(grid, schedule)), alone), "");
+  }
+}
+
 // With a slice for each rank, its matrices have no gaps between their rows, as they have on one.
 TEST_F(TensorParallel, BitsDoNotTellWhereMatricesHaveGaps) {
   for (const int64_t width : {32, 320}) {
@@ -294,9 +324,8 @@ void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
 
 TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
   int count = 0;
-  for (const Grid& from :
-       {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1, .experts = 4},
-        Grid{.data = 2, .experts = 2}}) {
+  for (const Grid& from : {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1, .experts = 4},
+                           Grid{.data = 2, .experts = 2}}) {
     const std::string saved = path(cat("saved-", count));
     std::vector<double> expected;
     run_ranks(from.ranks(), [&](const Job& job) {
@@ -307,11 +336,10 @@ TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
       if (job.rank == 0) expected = losses;
     });
     const auto original = testing::saved_tensors(Checkpoint::open(saved));
-    for (const Grid& to :
-         {Grid{}, Grid{.tensor = 2}, Grid{.tensor = 4, .experts = 4},
-          Grid{.data = 2, .zero = 2, .experts = 2},
-          Grid{.tensor = 4, .data = 2, .zero = 3, .experts = 2},
-          Grid{.tensor = 2, .stages = 2, .zero = 1}}) {
+    for (const Grid& to : {Grid{}, Grid{.tensor = 2}, Grid{.tensor = 4, .experts = 4},
+                           Grid{.data = 2, .zero = 2, .experts = 2},
+                           Grid{.tensor = 4, .data = 2, .zero = 3, .experts = 2},
+                           Grid{.tensor = 2, .stages = 2, .zero = 1}}) {
       SCOPED_TRACE(cat("from ", describe(from), " to ", describe(to)));
       const std::string again = path(cat("again-", count++));
       run_ranks(to.ranks(), [&](const Job& job) {

@@ -172,14 +172,15 @@ Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                 {.cause = "along the axes of a batch it always is, along the pipeline axis never, "
                           "and where the parameter is cut each rank has its own"});
   }
-  const Owner& owner = placement.owner;
+  const SoleOwner& owner = placement.owner;
   const bool is_one = owner.number >= 0 && owner.number < place.ranks_along(owner.axes);
   if (!is_one || owner.axes.has(Axis::pipeline) || (!owner.axes.empty() && shape.empty())) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("number ", owner.number, " along ", name(owner.axes),
-                    " cannot have a parameter to itself"),
-                {.cause = "there is no such rank, it is one of another stage, or the parameter is a "
-                          "number, of which the others would have as much"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("number ", owner.number, " along ", name(owner.axes),
+            " cannot have a parameter to itself"),
+        {.cause = "there is no such rank, it is one of another stage, or the parameter is a "
+                  "number, of which the others would have as much"});
   }
   if (owner.number != place.number_along(owner.axes)) ranges.assign(shape.size(), {});
   return {shape, std::move(ranges)};

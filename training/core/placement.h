@@ -98,7 +98,7 @@ struct Cut {
 };
 
 // One of the ranks along some axes, which has a parameter to itself: the others have nothing of it.
-struct Owner {
+struct SoleOwner {
   AxisSet axes;
   int number = 0;  // MeshPlace::number_along(axes)
 };
@@ -110,7 +110,7 @@ struct Placement {
   // summed over these too. Along the others all ranks have computed the same.
   AxisSet partial = {};
   // An expert's: it computes with the rows of all ranks along these axes.
-  Owner owner = {};
+  SoleOwner owner = {};
 
   // The axes along which ranks have different parts, or only one of them has it.
   AxisSet cut_over() const;

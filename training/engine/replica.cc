@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "training/core/group.h"
 #include "training/kernels/elementwise.h"
@@ -66,8 +67,8 @@ ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
   return {std::move(ranks), std::move(table.group_of)};
 }
 
-// Of a stage, the axes of the ranks that count parameters together: where each of a batch's ranks has
-// all of them, one of these does.
+// Of a stage, the axes of the ranks that count parameters together: where each of a batch's ranks
+// has all of them, one of these does.
 AxisSet counting_axes(const Model& model, int zero_stage) {
   const AxisSet all = AxisSet::all().without({Axis::pipeline});
   if (zero_stage > 0) return all;
@@ -101,7 +102,10 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
                                      const pipeline::Placement& placement) {
   DataParallelOptions parallel = options.data_parallel;
   for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
-  if (placement.holders.size() > 1) parallel.overlap = true;
+  const bool one_order = placement.holders.size() == 1;
+  if (!one_order) parallel.overlap = true;
+  parallel.sums_uses_apart =
+      one_order && !parallel.allow_unused && settings().get_bool("TUTTI_DETERMINISTIC");
   return parallel;
 }
 
@@ -161,6 +165,7 @@ void Replica::join_tied_gradients() {
   Communicator& stages = mesh_.along(Axis::pipeline);
   for (const auto& [parameter, peer] : placement_.joined) {
     const Tensor own = model_.parameters().at(parameter).gradient;
+    synchronizer_->begin_join(parameter);
     BufferPool& pool = storage_.pool();
     const Tensor other = tensor_at(pool.acquire(own.bytes()), own.dtype, own.rows, own.cols);
     const auto count = static_cast<uint64_t>(own.size());
@@ -322,8 +327,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   // On all stages, of which some may have the same.
-  const AxisSet ranks =
-      counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
+  const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
   const double norm = updater_.update(learning_rate, reducer);

@@ -155,7 +155,8 @@ void Mixture::put_into_order(const Pass& pass, Saved& saved) const {
     }
   }
   if (std::ranges::is_sorted(saved.order)) return saved.order.clear();
-  for (Job& job : saved.jobs) job.indices = part_of(std::span<const int32_t>(saved.order), job.rows);
+  for (Job& job : saved.jobs)
+    job.indices = part_of(std::span<const int32_t>(saved.order), job.rows);
 }
 
 void Mixture::receive(Pass& pass, ConstTensor input, Saved& saved) const {
@@ -204,8 +205,7 @@ void Mixture::project(Pass& pass, ConstTensor input, Saved& saved, Tensor before
   travel.wait();
   for (Job& job : saved.jobs) {
     experts_[job.expert].project(pass, rows_of(pass, exchanges() ? saved.came : input, job),
-                                 job.mlp,
-                                 saved.before.row_range(job.rows.first, job.rows.count));
+                                 job.mlp, saved.before.row_range(job.rows.first, job.rows.count));
   }
 }
 

@@ -100,17 +100,19 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
              inputs, outputs, options) {
   if (!options.bias) return;
   const bool by_outputs = options.chosen || options.cut == LinearCut::by_outputs;
-  bias_ = table.add(name + ".bias", {outputs}, {},
-                    by_outputs ? place_of_weight(table, options) : Placement{.owner = options.owner});
+  bias_ =
+      table.add(name + ".bias", {outputs}, {},
+                by_outputs ? place_of_weight(table, options) : Placement{.owner = options.owner});
   adds_bias_ = cut_ != LinearCut::by_inputs || place_ == 0;
 }
 
 Linear::Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
                const LinearOptions& options)
     : inputs_(sharers_of(table, options).own_part(inputs, options.cut == LinearCut::by_inputs)),
-      outputs_(options.chosen ? options.chosen->count
-                              : sharers_of(table, options)
-                                    .own_part(outputs, options.cut == LinearCut::by_outputs)),
+      outputs_(
+          options.chosen
+              ? options.chosen->count
+              : sharers_of(table, options).own_part(outputs, options.cut == LinearCut::by_outputs)),
       first_output_(options.chosen ? options.chosen->first : 0),
       cut_(options.cut),
       parts_(parts_of(options, inputs, outputs)),

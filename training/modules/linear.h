@@ -48,7 +48,7 @@ struct LinearOptions {
   // may be others' too. The parameters' gradients are then parts of sums over these ranks.
   std::optional<Share> chosen = {};
   // The only rank that has the parameters. Where it is one of the tensor ranks nothing is cut.
-  Owner owner = {};
+  SoleOwner owner = {};
 };
 
 // The bits that the products of a pass are to have: the same for any cut in deterministic mode.

@@ -38,9 +38,8 @@ Mlp::Mlp(ParameterTable& table, const std::string& name, const MlpOptions& optio
               ? std::optional<Linear>(
                     std::in_place, table, cat(name, '.', options_.names[1]), options.width,
                     options.hidden,
-                    LinearOptions{.bias = options.bias,
-                                  .cut = LinearCut::by_outputs,
-                                  .owner = options.owner})
+                    LinearOptions{
+                        .bias = options.bias, .cut = LinearCut::by_outputs, .owner = options.owner})
               : std::nullopt),
       out_(table, cat(name, '.', options_.names.back()), options.hidden, options.width,
            {.bias = options.bias,

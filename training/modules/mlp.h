@@ -23,7 +23,7 @@ struct MlpOptions {
   // w_gate, w_up and w_down).
   std::vector<std::string> names = {};
   double output_deviation = 0.02;
-  Owner owner = {};  // LinearOptions::owner
+  SoleOwner owner = {};  // LinearOptions::owner
 };
 
 // Factors of the rows' outputs, for a caller that adds up weighted outputs (models/mixture.h).

@@ -203,8 +203,7 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
 }
 
 // Two units on this rank that use one parameter add up their micro-batches' gradients separately,
-// as they do on two stages of a pipeline: the bits are the same. With one micro-batch there is
-// nothing to keep apart (an embedding rounds its sum before it adds it).
+// as they do on two stages of a pipeline: the bits are the same.
 void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
   // What it takes to add in the same order as two stages of a pipeline, which nobody else needs.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
@@ -214,7 +213,7 @@ void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
         model_.parameters().specs()[static_cast<size_t>(uses[use].parameter)];
     const int64_t here = passes[static_cast<size_t>(uses[use].unit)];
     const int64_t first = passes[static_cast<size_t>(spec.unit)];
-    storage_.keep_apart(use, deterministic && here > 0 && first > 0 && std::max(here, first) > 1);
+    storage_.keep_apart(use, deterministic && here > 0 && first > 0);
   }
 }
 
@@ -250,14 +249,49 @@ void DataParallel::after_weights(int unit) {
   poll();
 }
 
+void DataParallel::begin_join(int parameter) {
+  const Tensor own = model_.parameters().at(parameter).gradient;
+  if (options_.sums_uses_apart) sum_apart(parameter, {&own, 1});
+}
+
 void DataParallel::join(int parameter) {
+  if (options_.sums_uses_apart) keep_on_first(parameter);
   contribute(parameter);
   launch_ready();
   poll();
 }
 
 void DataParallel::contribute(int parameter) {
-  if (progress_.contribute(parameter)) storage_.add_what_is_apart(parameter);
+  if (!progress_.contribute(parameter)) return;
+  const Tensor gradient = model_.parameters().at(parameter).gradient;
+  std::vector<Tensor> uses;
+  for (const SharedUse& use : model_.parameters().shared_uses()) {
+    const Tensor other = use.view.gradient;
+    if (use.parameter == parameter && other.data != gradient.data) uses.push_back(other);
+  }
+  const bool sums = options_.sums_uses_apart && !uses.empty();
+  if (sums) {
+    uses.push_back(gradient);
+    sum_apart(parameter, uses);
+  }
+  storage_.add_what_is_apart(parameter);
+  if (sums) keep_on_first(parameter);
+}
+
+void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
+  const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
+  const Clock::time_point start = Clock::now();
+  for (const Tensor& use : uses) {
+    storage_.ranks_of(bucket).all_reduce(as_const(buffer(use)), buffer(use));
+    count_bytes(bucket, static_cast<int64_t>(use.bytes()), 2);
+  }
+  waited_ += Clock::now() - start;
+}
+
+// What all ranks have the sum of is summed with the rest of its bucket all the same.
+void DataParallel::keep_on_first(int parameter) {
+  const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
+  if (storage_.ranks_of(bucket).rank() > 0) zero(model_.parameters().at(parameter).gradient);
 }
 
 void DataParallel::launch_ready() {

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,11 @@ struct DataParallelOptions {
   // Parameters that another pipeline stage uses too: complete only when join() was called. Sums of
   // their buckets are deterministic in any mode, so that both stages' copies stay the same.
   std::vector<int> joined;
+  // Deterministic mode: two units' gradients of one parameter (tied embeddings) are summed over
+  // ranks one by one, before they are added to each other. The bits then are the same for any
+  // number of ranks that have a step's micro-batches. All ranks must reach such a parameter's last
+  // backward in one order with other sums.
+  bool sums_uses_apart = false;
 };
 
 class DataParallel : public Synchronizer {
@@ -93,6 +99,7 @@ class DataParallel : public Synchronizer {
   // A bucket is summed when all backwards of its units are done.
   void begin_step(const std::vector<int64_t>& passes) override;
   void begin_step(int64_t passes);  // of all units
+  void begin_join(int parameter) override;
   void join(int parameter) override;
   // Returns when the gradients of owned pieces are summed over all ranks. Throws
   // Error(invalid_argument) naming parameters that no backward reached.
@@ -143,6 +150,8 @@ class DataParallel : public Synchronizer {
   void acquire_gradients(int unit);
   void hold_gradients(int bucket);
   void contribute(int parameter);
+  void sum_apart(int parameter, std::span<const Tensor> uses);
+  void keep_on_first(int parameter);
   void keep_shared_uses_apart(const std::vector<int64_t>& passes);
   void launch_ready();
   void launch(int bucket);

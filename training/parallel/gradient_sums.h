@@ -47,8 +47,8 @@ class GradientTree {
 
 class GradientSums {
  public:
-  // Memory for other ranks' micro-batches, which the parameters' views then show. The table outlives
-  // this.
+  // Memory for other ranks' micro-batches, which the parameters' views then show. The table
+  // outlives this.
   GradientSums(ParameterTable& table, const Layout& layout, DType dtype,
                GradientTree::Allocate allocate);
 

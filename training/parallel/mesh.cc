@@ -35,13 +35,13 @@ Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
     MeshPlace tried = place;
     if (place_experts(tried, number)) fitting += cat(fitting.empty() ? "" : ", ", number);
   }
-  return Error(ErrorCode::invalid_argument,
-               cat(ranks, " ranks cannot share out the experts among tensor ",
-                   place.size(Axis::tensor), " x context ", place.size(Axis::context), " x data ",
-                   place.size(Axis::data)),
-               {.where = "--ep",
-                .cause = "they are some of the data ranks, or these and all context or tensor ranks",
-                .remedy = cat("give one of ", fitting)});
+  return Error(
+      ErrorCode::invalid_argument,
+      cat(ranks, " ranks cannot share out the experts among tensor ", place.size(Axis::tensor),
+          " x context ", place.size(Axis::context), " x data ", place.size(Axis::data)),
+      {.where = "--ep",
+       .cause = "they are some of the data ranks, or these and all context or tensor ranks",
+       .remedy = cat("give one of ", fitting)});
 }
 
 }  // namespace

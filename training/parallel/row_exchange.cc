@@ -86,8 +86,8 @@ RowExchange::Travel RowExchange::start(Pass& pass, ConstTensor from,
     return {};
   }
   const int64_t travelling = from.rows - from_counts[at(own_)];
-  const double bytes = static_cast<double>(travelling * from.cols) *
-                       static_cast<double>(size_of(from.dtype));
+  const double bytes =
+      static_cast<double>(travelling * from.cols) * static_cast<double>(size_of(from.dtype));
   // What is empty may lie where the other begins, and would be taken for the same memory.
   Work work = pass.mesh->group(axes_).all_to_allv_async(
       {from.empty() ? nullptr : from.data, static_cast<uint64_t>(from.size()), from.dtype},

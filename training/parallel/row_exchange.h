@@ -35,9 +35,9 @@ class RowExchange {
 
   // Nobody's rows.
   RowExchange() = default;
-  // Collective among the ranks along `axes`, and blocks. `counts`: this rank's rows for each bin, in
-  // whose order they are sent. Without a mesh (a model that is measured alone) every rank is as this
-  // one, and zeros come.
+  // Collective among the ranks along `axes`, and blocks. `counts`: this rank's rows for each bin,
+  // in whose order they are sent. Without a mesh (a model that is measured alone) every rank is as
+  // this one, and zeros come.
   RowExchange(Pass& pass, const MeshPlace& place, AxisSet axes, std::span<const int64_t> counts);
 
   // Those of the bins that a rank has; the rank that has a bin.

@@ -121,8 +121,8 @@ class ParameterStorage {
   // From now on the gradient of this shared use (ParameterTable::shared_uses) has memory of its
   // own, zeroed with the whole ones, or is the parameter's again.
   void keep_apart(size_t shared_use, bool apart);
-  // Deterministic mode adds up micro-batches in an order of its own (gradient_sums.h). The first call
-  // follows keep_apart(); the second one says that a unit's backward of a micro-batch is done.
+  // Deterministic mode adds up micro-batches in an order of its own (gradient_sums.h). The first
+  // call follows keep_apart(); the second one says that a unit's backward of a micro-batch is done.
   void begin_sums(const std::vector<int64_t>& micro_batches);
   void end_micro_batch(int unit);
   bool sums_in_order() const { return sums_.has_value(); }

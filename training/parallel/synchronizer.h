@@ -24,7 +24,9 @@ class Synchronizer : public UnitHooks {
   // Before the first forward of a step. By unit: how often its backward runs, the same number on
   // each rank; 0 for those that lie on other stages of a pipeline. Gradients are zero after it.
   virtual void begin_step(const std::vector<int64_t>& passes) = 0;
-  // The gradient of a parameter of DataParallelOptions::joined has got the other stage's part.
+  // The gradient of a parameter of DataParallelOptions::joined is about to get the other stage's
+  // part, and has got it.
+  virtual void begin_join(int parameter) {}
   virtual void join(int parameter) {}
   // Returns when the gradients of owned pieces are what the optimizer is to take.
   virtual void finish_gradients() = 0;

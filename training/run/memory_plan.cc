@@ -199,8 +199,8 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
-// Elements of what deterministic mode adds up apart: other ranks' micro-batches, the second use of a
-// tied parameter, where both are here, and sums of some of the micro-batches.
+// Elements of what deterministic mode adds up apart: other ranks' micro-batches, the second use of
+// a tied parameter, where both are here, and sums of some of the micro-batches.
 int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   const int64_t levels = GradientTree::levels(passes_);
@@ -213,7 +213,7 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
   for (const SharedUse& use : model_.parameters().shared_uses()) {
     const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
     const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
-    if (both && passes_ > 1) elements += spec.local_count() * (1 + levels);
+    if (both) elements += spec.local_count() * (1 + levels);
   }
   return elements;
 }

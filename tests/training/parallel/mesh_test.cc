@@ -130,8 +130,8 @@ TEST(MeshTest, ExpertsLieOverSomeOfAStagesRanks) {
   expect({.tensor = 2, .pipeline = 2, .expert = 2}, 4, data | AxisSet{Axis::tensor}, 1);
   expect({.context = 2, .expert = 2}, 2, data | AxisSet{Axis::context}, 1);
   expect({.tensor = 2, .context = 3, .expert = 3}, 6, data | AxisSet{Axis::context}, 1);
-  expect({.tensor = 2, .context = 3, .expert = 12}, 12,
-         data | AxisSet{Axis::context, Axis::tensor}, 2);
+  expect({.tensor = 2, .context = 3, .expert = 12}, 12, data | AxisSet{Axis::context, Axis::tensor},
+         2);
   // Data ranks are numbered as they are without experts.
   const MeshPlace rank = mesh_place({.tensor = 2, .expert = 2}, 8).of_rank(5);
   EXPECT_EQ(rank.number_along(kSampleAxes), 2);

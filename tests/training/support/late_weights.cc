@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/training/support/model_pass.h"
+#include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/exact_sum.h"
 
@@ -98,6 +99,16 @@ double LateTraining::train(const MicroBatch& batch, double loss_scale, Typed& gr
   return pass.loss.get().sum;
 }
 
+LateTraining::Typed LateTraining::sum_of(std::vector<Typed> terms) const {
+  add_up_in_order(static_cast<int>(terms.size()), [&](int into, int term) {
+    for (int i = 0; i < model_.parameters().size(); ++i) {
+      const Tensor sum = gradient(terms[static_cast<size_t>(into)], i);
+      add(sum, gradient(terms[static_cast<size_t>(term)], i), sum);
+    }
+  });
+  return std::move(terms.front());
+}
+
 void LateTraining::make_next_weights(Stage& stage, Typed& gradients, int64_t update,
                                      double learning_rate) {
   std::vector<OwnedPiece> pieces;
@@ -127,12 +138,14 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
     ExactSum loss;
     std::vector<Typed> gradients;
     for (const std::vector<MicroBatch>& row : batches.rows) {
-      gradients.push_back(zeros(DType::f32));
+      std::vector<Typed> terms;
       for (int64_t j = 0; j < std::ssize(row); ++j) {
+        terms.push_back(zeros(DType::f32));
         if (row[static_cast<size_t>(j)].weight == 0) continue;
         take_weights(u * accumulated + j, accumulated);
-        loss.add(train(row[static_cast<size_t>(j)], 1 / targets, gradients.back()));
+        loss.add(train(row[static_cast<size_t>(j)], 1 / targets, terms.back()));
       }
+      gradients.push_back(sum_of(std::move(terms)));
     }
     ExactSum squares;
     for (int i = 0; i < model_.parameters().size(); ++i) {

@@ -6,7 +6,7 @@
 //
 //   stage s of p      weights[s] = { after 0 updates, after 1, after 2, ... }
 //   micro-batch i     forward and backward through stage s with weights[s][rule(i, s)]
-//   each a of them    gradients added up in ascending order; then each stage's optimizer makes the
+//   each a of them    gradients added up in one tree; then each stage's optimizer makes the
 //                     next weights from the newest ones
 #pragma once
 
@@ -90,6 +90,7 @@ class LateTraining {
   Typed rounded_masters();
   void take_weights(int64_t micro_batch, int64_t accumulated);
   double train(const MicroBatch& batch, double loss_scale, Typed& gradients);
+  Typed sum_of(std::vector<Typed> terms) const;
   void make_next_weights(Stage& stage, Typed& gradients, int64_t update, double learning_rate);
 
   Model& model_;

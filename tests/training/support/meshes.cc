@@ -8,8 +8,8 @@ namespace tutti::training::testing {
 
 std::string describe(const Grid& grid) {
   return cat("tensor ", grid.tensor, grid.sp ? " with shared rows" : "", " x context ",
-             grid.context, " x data ", grid.data, " x pipeline ", grid.stages, ", ZeRO ",
-             grid.zero, ", experts over ", grid.experts);
+             grid.context, " x data ", grid.data, " x pipeline ", grid.stages, ", ZeRO ", grid.zero,
+             ", experts over ", grid.experts);
 }
 
 std::unique_ptr<Model> decoder(const std::string& kind, const MeshPlace& place,

@@ -113,13 +113,12 @@ int dry_run(const RunOptions& settled, const training::LoadedData& data, int ran
   for (uint64_t example = 0; example < count; ++example) {
     data.sets.front()->add(example % data.sets.front()->size(), 0, batch);
   }
-  const training::Feed feed(data.views(),
-                            {.batch = training.batch,
-                             .micro_batch = training.micro_batch,
-                             .samples = training.samples,
-                             .seed = training.seed,
-                             .ranks = mesh.ranks_along(training::kSampleAxes),
-                             .weights = training.data_weights});
+  const training::Feed feed(data.views(), {.batch = training.batch,
+                                           .micro_batch = training.micro_batch,
+                                           .samples = training.samples,
+                                           .seed = training.seed,
+                                           .ranks = mesh.ranks_along(training::kSampleAxes),
+                                           .weights = training.data_weights});
   const PlannedRun planned =
       planned_run(settled, batch, ranks, static_cast<int64_t>(feed.passes()));
   const std::vector<RankMemory>& all = planned.ranks;

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "tests/training/support/meshes.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/data/data_set.h"
@@ -205,9 +207,42 @@ TEST(Experts, WhatTravelsIsCounted) {
   }
 }
 
+// Only ranks of one host get what is for several of them from each other.
+TEST(Experts, ATokenGoesToAHostOnce) {
+  const RouterOptions some{.experts = 5, .topk = 3, .balance_loss = 0.1};
+  const Outcome alone = testing::train(1, run_of(some));
+  for (const Grid& grid :
+       {Grid{.data = 4, .experts = 4}, Grid{.data = 4, .zero = 3, .experts = 2},
+        Grid{.data = 5, .experts = 5}, Grid{.tensor = 2, .data = 2, .sp = true, .experts = 4},
+        Grid{.context = 2, .data = 2, .experts = 4},
+        Grid{.tensor = 2, .data = 2, .stages = 2, .zero = 1, .experts = 2}}) {
+    for (const int each : {1, 2, 3}) {
+      SCOPED_TRACE(cat(describe(grid), ", ", each, " ranks on a host"));
+      TinyRun run = run_of(some, grid);
+      run.ranks_of_a_host = each;
+      expect_alike(testing::train(grid.ranks(), run), alone);
+    }
+  }
+  // Two of the four experts are on the other of two hosts.
+  const Grid grid{.data = 2, .experts = 2};
+  double bytes = 0;
+  std::mutex mutex;
+  tutti::testing::run_ranks(grid.ranks(), [&](const Job& job) {
+    TinyRun run = run_of(RouterOptions{.experts = 4, .topk = 4}, grid);
+    run.ranks_of_a_host = 1;
+    testing::TinyRank rank(job, run);
+    rank.step();
+    const std::lock_guard lock(mutex);
+    bytes += rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
+  });
+  const double tokens = 2 * 8 * testing::kTinyContext;  // of all layers
+  // Four times a row, its choices and weights, and gradients of these.
+  EXPECT_EQ(bytes, tokens * (4 * 32 * 4 + 2 * 4 * 8 + 4 * 8));
+}
+
 TEST(Experts, MoreRanksThanExpertsAreRefused) {
   try {
-    testing::train(4, run_of({.experts = 3, .topk = 2}, {.data = 4, .experts = 4}));
+    testing::train(4, run_of(RouterOptions{.experts = 3, .topk = 2}, {.data = 4, .experts = 4}));
     ADD_FAILURE() << "went on";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("3 experts cannot be shared out among 4 ranks [--ep]"),

@@ -2,31 +2,27 @@
 // many, whose outputs are added up by its weights (modules/router.h). Shared experts get every
 // token (DeepSeekMoE: Dai et al. 2024), gated by a sigmoid of their own or not.
 //
-//   tokens    0 1 2 3                    rows of    expert 0: 0 3
-//   experts   0 1 1 0   (topk = 2)       the        expert 1: 1 2 3
-//             2 2 . 1                    experts    expert 2: 0 1
-//                                                   shared:   0 1 2 3
+// An expert's hidden values are cut over the tensor ranks as those of a block without experts. What
+// leaves forward and backward is each rank's part of a sum, but for the gradient of the tokens as
+// the router saw them, which all tensor ranks have.
 //
-// Each expert is a feed-forward part (modules/mlp.h), whose hidden values are cut over the tensor
-// ranks as that of a block without experts. What leaves forward and backward is each rank's part of
-// a sum, but for the gradient of the tokens as the router saw them, which all tensor ranks have.
-//
-// Where experts are shared out among ranks (MeshPlace::experts), rows travel to the rank that has
-// their expert, and what it makes of them comes back (GShard: Lepikhin et al. 2020). Backward sends
-// gradients and weights of rows, and gets gradients of both. Among tensor ranks each sends the rows
-// of some of the tokens that they all have. The shared expert computes meanwhile.
+// Experts may be shared out among ranks (expert_calls.h). Of tensor ranks that have whole experts
+// each sends the rows of some of the tokens, which all of them have. Where the ranks are on several
+// hosts, a token goes to a host once (parallel/host_relay.h). The shared expert computes meanwhile.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "training/models/expert_calls.h"
 #include "training/modules/mlp.h"
 #include "training/modules/router.h"
-#include "training/parallel/row_exchange.h"
+#include "training/parallel/host_relay.h"
 
 namespace tutti::training {
 
@@ -40,32 +36,21 @@ struct MixtureOptions {
 
 class Mixture {
  public:
-  // Rows that an expert computes with at once.
-  struct Job {
-    size_t expert = 0;
-    Share rows;  // of all jobs' rows
-    // Where these lie in the tensor that they come from; empty: where they lie among all jobs'.
-    std::span<const int32_t> indices;
-    Mlp::Saved mlp = {};
-  };
   struct Saved {
     Router::Saved router;
     Linear::Saved shared_gate;
-    // Each token has `each()` entries: its choices, then the shared expert.
-    std::vector<int32_t> places;  // the row among this rank's; below 0: not there
-    std::vector<double> weights;
-    // This rank's rows: those of the shared expert, which gets all tokens, then those of the
-    // experts, one after the other.
-    int64_t shared_rows = 0;
-    std::vector<int32_t> tokens;  // of the experts' rows
-    std::vector<double> row_weights;
-    // Where rows travel: those that came, in the order in which jobs compute with them.
-    RowExchange exchange;
-    std::vector<int32_t> order;  // empty: as they came
-    Tensor came;
-    Tensor before;
-    std::vector<Job> jobs;
     Mlp::Saved shared;
+    ExpertCalls::Saved calls;
+    // Where tokens go to hosts: `calls` are of those that arrived here.
+    std::optional<HostRelay> relay;
+    Tensor arrived;
+    // Rows that make up the tokens' outputs: the shared expert's, of all tokens, then those that
+    // come of experts. Each token has `each()` entries: its choices, then the shared expert.
+    int64_t shared_rows = 0;
+    int64_t rows = 0;
+    std::vector<int32_t> places;  // its row; below 0: none
+    std::vector<double> weights;
+    std::vector<double> shared_weights;
     ConstTensor input;
     Tensor input_gradient;  // by way of the router, on each tensor rank all of it
   };
@@ -81,8 +66,8 @@ class Mixture {
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const;
   // True if rows travel. Then how many come follows from the input, and receive() takes the memory
   // that is kept of them; the input is kept, too.
-  bool exchanges() const { return place_.ranks_along(place_.experts) > 1; }
-  void receive(Pass& pass, ConstTensor input, Saved& saved) const;
+  bool exchanges() const { return calls_.exchanges(); }
+  void receive(Pass& pass, ConstTensor input, Saved& saved) const { route(pass, input, saved); }
   // In three parts, as Mlp.
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
   void activate(Pass& pass, Saved& saved) const;
@@ -102,41 +87,34 @@ class Mixture {
   int64_t topk() const { return router_.options().topk; }
   int64_t each() const { return topk() + (shared_ ? 1 : 0); }
   int64_t shared_width() const { return shared_ ? shared_->before_width() : 0; }
-  int64_t expert_width() const { return experts_.front().before_width(); }
   bool lies_over_tensor_ranks() const {
     return place_.experts.has(Axis::tensor) && place_.size(Axis::tensor) > 1;
   }
+  bool relays(const Pass& pass) const;
   // Of the tokens that all tensor ranks have, those whose rows this one sends, or adds up.
   Share own_tokens(int64_t tokens) const;
-  std::vector<int64_t> lay_out(Pass& pass, ConstTensor input, Saved& saved) const;
-  void put_into_order(const Pass& pass, Saved& saved) const;
+  void route(Pass& pass, ConstTensor input, Saved& saved) const;
+  void set_entries(Pass& pass, ConstTensor input, Saved& saved) const;
   std::vector<double> shared_weights(Pass& pass, ConstTensor input, Saved& saved) const;
-  // The rows of this rank that travel, or the others' that came, from those of another order.
-  Tensor rows_to_send(Pass& pass, const Saved& saved, ConstTensor tokens) const;
-  Tensor as_they_came(Pass& pass, const Saved& saved, Tensor results) const;
   Tensor experts_rows(const Saved& saved, Tensor rows) const {
-    return rows.row_range(saved.shared_rows, rows.rows - saved.shared_rows);
+    return rows.row_range(saved.shared_rows, saved.rows);
   }
+  Tensor rows_to_relay(Pass& pass, const Saved& saved, ConstTensor tokens) const;
   void add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
               Tensor output) const;
-  // Backward of the shared expert, or of the others: gradients of the rows and of their weights.
-  struct RowGradients {
-    Tensor rows;
-    std::span<double> weights;
-  };
-  void backward_shared(Pass& pass, ConstTensor output_gradient, Saved& saved,
-                       const RowGradients& found) const;
-  void backward_experts(Pass& pass, ConstTensor inputs, ConstTensor gradients,
-                        std::span<const double> weights, Saved& saved,
-                        const RowGradients& found) const;
-  void backward_over_ranks(Pass& pass, ConstTensor output_gradient, Saved& saved,
-                           const RowGradients& found) const;
-  // Backward of the routers' weights, given the gradients of the rows' weights.
-  void backward_weights(Pass& pass, std::span<const double> row_gradients, Saved& saved) const;
+  // Backward of the experts that this rank's tokens are sent to, and of the shared one: gradients
+  // of rows of the input, and of weights. `meanwhile` runs while rows travel.
+  void backward_relayed(Pass& pass, ConstTensor output_gradient, Saved& saved, Tensor rows,
+                        std::span<double> choices, const std::function<void()>& meanwhile) const;
+  void backward_shared(Pass& pass, ConstTensor output_gradient, Saved& saved, Tensor rows,
+                       std::span<double> weights) const;
+  // Backward of the weights, given their gradients: of the experts' choices, and the shared one's.
+  void backward_weights(Pass& pass, std::span<const double> choices, std::span<const double> shared,
+                        Saved& saved) const;
 
   MeshPlace place_;
   Router router_;
-  std::deque<Mlp> experts_;
+  ExpertCalls calls_;
   std::optional<Mlp> shared_;
   std::optional<Linear> shared_gate_;
 };

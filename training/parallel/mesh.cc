@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/text.h"
 #include "training/core/group.h"
 #include "training/core/trace.h"
@@ -82,7 +83,9 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
-    : world_(std::move(world)), groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
+    : world_(std::move(world)),
+      host_(host_name()),
+      groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
   place_ = made_on_all(world_, [&] { return mesh_place(shape, world_.size()); });
   place_ = place_.of_rank(world_.rank());
 }
@@ -109,6 +112,21 @@ Communicator& Mesh::group(AxisSet axes) {
   }
   group = std::ssize(ranks) == world_.size() ? world_ : world_.create(ranks);
   return group;
+}
+
+Mesh::ByHosts& Mesh::by_hosts(AxisSet axes) {
+  const auto known = by_hosts_->find(axes & used());
+  if (known != by_hosts_->end()) return known->second;
+  Communicator& ranks = group(axes);
+  std::vector<Place> places;
+  for (std::string& host : texts_of_all(ranks, host_)) places.push_back({std::move(host), {}});
+  ByHosts made{.hosts = Hosts::of(places), .inside = {}, .numbers = {}};
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (made.hosts.near(rank, ranks.rank())) made.numbers.push_back(rank);
+  }
+  const bool is_one = std::ssize(made.numbers) == ranks.size();
+  made.inside = is_one ? ranks : ranks.create(made.numbers);
+  return by_hosts_->emplace(axes & used(), std::move(made)).first->second;
 }
 
 void Mesh::add_said(Axis axis, const char* call, double bytes,
@@ -140,6 +158,7 @@ void Mesh::abort(const std::string& reason) {
   for (auto& [axes, group] : *groups_) {
     if (group.valid()) group.abort(reason);
   }
+  for (auto& [axes, group] : *by_hosts_) group.inside.abort(reason);
   world_.abort(reason);
 }
 

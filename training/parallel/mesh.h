@@ -11,8 +11,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "collectives/communicator.h"
+#include "topology/domain.h"
 #include "training/core/axes.h"
 #include "training/parallel/buffer_pool.h"
 
@@ -44,6 +47,17 @@ class Mesh {
   // for their groups in one order.
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
+
+  // Which hosts a group's ranks are on, and a communicator of those that are on this one. Made at
+  // the first call, as the group is.
+  struct ByHosts {
+    Hosts hosts;  // of the group's ranks
+    Communicator inside;
+    std::vector<int> numbers;  // of these ranks in the group
+  };
+  ByHosts& by_hosts(AxisSet axes);
+  // What this rank's host is called from now on in place of its name: for tests.
+  void set_host(std::string name) { host_ = std::move(name); }
 
   // What units have said to each other (convert_layout.h) since this was made: the bytes that this
   // rank sent, by axis, and the time that it stood still for it.
@@ -81,7 +95,10 @@ class Mesh {
  private:
   Communicator world_;
   MeshPlace place_;
+  std::string host_;
   std::shared_ptr<std::map<AxisSet, Communicator>> groups_;  // by axes of more than one place
+  std::shared_ptr<std::map<AxisSet, ByHosts>> by_hosts_ =
+      std::make_shared<std::map<AxisSet, ByHosts>>();
   std::shared_ptr<std::map<Axis, BufferPool>> messages_ =
       std::make_shared<std::map<Axis, BufferPool>>();
   std::shared_ptr<Said> said_ = std::make_shared<Said>();

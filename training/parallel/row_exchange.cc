@@ -32,32 +32,23 @@ void RowExchange::Travel::wait() {
   std::exchange(mesh_, nullptr)->add_said(Axis::expert, "all_to_all", bytes_, start);
 }
 
-int RowExchange::rank_of(int64_t bin, int64_t bins, int ranks) {
-  int rank = 0;
-  while (bin >= bins_of(bins, rank, ranks).first + bins_of(bins, rank, ranks).count) ++rank;
-  return rank;
-}
-
-RowExchange::RowExchange(Pass& pass, const MeshPlace& place, AxisSet axes,
-                         std::span<const int64_t> counts)
-    : axes_(axes), own_(place.number_along(axes)) {
-  const int ranks = place.ranks_along(axes);
-  const auto bins = std::ssize(counts);
-  const auto shares = [&](int rank) {
-    const Share its = bins_of(bins, rank, ranks);
-    return counts.subspan(static_cast<size_t>(its.first), static_cast<size_t>(its.count));
-  };
-  const std::span<const int64_t> own = shares(own_);
-  std::vector<int64_t> all;  // by rank, for this rank's bins
+RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)
+    : ranks_(peers.ranks), own_(peers.own) {
+  const auto ranks = std::ssize(peers.bins);
+  std::span<const int64_t> left = counts, own;
   for (int rank = 0; rank < ranks; ++rank) {
-    sent_.push_back(sum_of(shares(rank)));
-    all.insert(all.end(), own.begin(), own.end());
+    const auto its = left.first(static_cast<size_t>(peers.bins[at(rank)]));
+    left = left.subspan(its.size());
+    sent_.push_back(sum_of(its));
+    if (rank == own_) own = its;
   }
-  if (pass.mesh != nullptr) {
-    std::vector<int64_t> to, from(at(ranks), std::ssize(own));
-    for (int rank = 0; rank < ranks; ++rank) to.push_back(std::ssize(shares(rank)));
-    pass.mesh->group(axes).all_to_allv({counts.data(), counts.size(), DType::i64}, blocks_of(to, 1),
-                                       {all.data(), all.size(), DType::i64}, blocks_of(from, 1));
+  std::vector<int64_t> all;  // by rank, for this rank's bins
+  for (int rank = 0; rank < ranks; ++rank) all.insert(all.end(), own.begin(), own.end());
+  if (peers.ranks != nullptr) {
+    const std::vector<int64_t> from(at(static_cast<int>(ranks)), std::ssize(own));
+    exchange({counts.data(), counts.size(), DType::i64}, blocks_of(peers.bins, 1),
+             {all.data(), all.size(), DType::i64}, blocks_of(from, 1))
+        .wait();
   }
   int64_t first = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -68,7 +59,16 @@ RowExchange::RowExchange(Pass& pass, const MeshPlace& place, AxisSet axes,
   }
 }
 
+int64_t RowExchange::sent() const { return sum_of(sent_); }
 int64_t RowExchange::received() const { return sum_of(received_); }
+
+// What is empty may lie where the other begins, and would be taken for the same memory.
+Work RowExchange::exchange(ConstBuffer from, const Blocks& from_blocks, Buffer to,
+                           const Blocks& to_blocks) const {
+  if (from.count == 0) from.data = nullptr;
+  if (to.count == 0) to.data = nullptr;
+  return ranks_->all_to_allv_async(from, from_blocks, to, to_blocks);
+}
 
 RowExchange::Travel RowExchange::forth(Pass& pass, ConstTensor sent, Tensor received) const {
   return start(pass, sent, sent_, received, received_);
@@ -81,19 +81,17 @@ RowExchange::Travel RowExchange::back(Pass& pass, ConstTensor received, Tensor s
 RowExchange::Travel RowExchange::start(Pass& pass, ConstTensor from,
                                        const std::vector<int64_t>& from_counts, Tensor to,
                                        const std::vector<int64_t>& to_counts) const {
-  if (pass.mesh == nullptr) {
+  if (ranks_ == nullptr) {
     zero(to);
     return {};
   }
   const int64_t travelling = from.rows - from_counts[at(own_)];
   const double bytes =
       static_cast<double>(travelling * from.cols) * static_cast<double>(size_of(from.dtype));
-  // What is empty may lie where the other begins, and would be taken for the same memory.
-  Work work = pass.mesh->group(axes_).all_to_allv_async(
-      {from.empty() ? nullptr : from.data, static_cast<uint64_t>(from.size()), from.dtype},
-      blocks_of(from_counts, from.cols),
-      {to.empty() ? nullptr : to.data, static_cast<uint64_t>(to.size()), to.dtype},
-      blocks_of(to_counts, to.cols));
+  Work work = exchange({from.data, static_cast<uint64_t>(from.size()), from.dtype},
+                       blocks_of(from_counts, from.cols),
+                       {to.data, static_cast<uint64_t>(to.size()), to.dtype},
+                       blocks_of(to_counts, to.cols));
   return {pass.mesh, std::move(work), bytes};
 }
 

@@ -157,6 +157,12 @@ HookFactory hook_factory(const TinyRun& run, Model& model) {
   };
 }
 
+Mesh mesh_of(const Job& job, const TinyRun& run) {
+  Mesh mesh(Communicator::init(job), run.mesh);
+  if (run.ranks_of_a_host > 0) mesh.set_host(cat("host", job.rank / run.ranks_of_a_host));
+  return mesh;
+}
+
 }  // namespace
 
 Deterministic::Deterministic() { settings().set("TUTTI_DETERMINISTIC", "1"); }
@@ -200,7 +206,7 @@ std::unique_ptr<DataSet> make_data(const TinyRun& run) {
 TinyRank::TinyRank(const Job& job, const TinyRun& given)
     : run(given),
       data(make_data(run)),
-      mesh(Communicator::init(job), run.mesh),
+      mesh(mesh_of(job, run)),
       statistics(mesh.group(kSampleAxes)),
       model(make_model(run, &statistics, mesh.place())),
       feed({data.get()}, {.batch = run.batch,

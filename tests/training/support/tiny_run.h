@@ -42,6 +42,7 @@ std::unique_ptr<DataSet> tiny_data();
 
 struct TinyRun {
   MeshShape mesh;
+  int ranks_of_a_host = 0;  // hosts that ranks are said to be on; 0: this one
   GptConfig model = tiny_gpt();
   // In place of it, on the same text, or on images of noise whose mean tells their class.
   std::optional<MlpModelConfig> mlp;

@@ -97,7 +97,7 @@ struct Cut {
   std::vector<int64_t> parts = {};
 };
 
-// One of the ranks along some axes, which has a parameter to itself: the others have nothing of it.
+// The one rank along some axes that has a parameter; the others have no element of it.
 struct SoleOwner {
   AxisSet axes;
   int number = 0;  // MeshPlace::number_along(axes)
@@ -109,7 +109,7 @@ struct Placement {
   // Axes along which each rank computes a part of the gradient, as along the data axis: it is
   // summed over these too. Along the others all ranks have computed the same.
   AxisSet partial = {};
-  // An expert's: it computes with the rows of all ranks along these axes.
+  // An expert's owner, which computes with rows of all ranks along these axes.
   SoleOwner owner = {};
 
   // The axes along which ranks have different parts, or only one of them has it.

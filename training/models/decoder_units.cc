@@ -186,7 +186,7 @@ void DecoderBlock::feed_forward(Part& part, Tensor output) const {
   add_branch(pass, dropout_[0], saved.input, saved.middle);
   const Tensor before =
       feed_forward_.take(pass, output.dtype, stream_.rows(pass), saved.feed_forward);
-  // What comes of other ranks' rows is kept behind the input, which tells how much that is.
+  // With expert parallelism the number of received rows, which are kept, depends on the input.
   const size_t mark = pass.arena.mark();
   saved.normal_2 = norm_2_.forward(pass, saved.middle, saved.norm_2);
   const bool exchanges = feed_forward_.exchanges();

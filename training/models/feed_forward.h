@@ -34,8 +34,7 @@ class FeedForward {
     if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
     return pass.arena.take(type, rows, mlp_->before_width());
   }
-  // True if the rows of other ranks come; receive() takes the memory that is kept of them, and the
-  // input is kept, too.
+  // As Mixture's.
   bool exchanges() const { return mixture_ && mixture_->exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const {
     mixture_->receive(pass, input, saved.mixture);

@@ -23,11 +23,11 @@ Tensor part_of(Tensor flat, int64_t first, int64_t rows, int64_t cols) {
   return flat.reshaped(1, flat.size()).col_range(first, rows * cols).reshaped(rows, cols);
 }
 
-// Of each choice the number of its row; 0 where it has none.
-void by_choice(const ExpertCalls::Saved& calls, std::span<const double> rows,
+// The number of each choice's row; 0 for choices without a row.
+void by_choice(const Experts::Saved& experts, std::span<const double> rows,
                std::span<double> choices) {
   for (size_t i = 0; i < choices.size(); ++i) {
-    choices[i] = calls.places[i] < 0 ? 0 : rows[static_cast<size_t>(calls.places[i])];
+    choices[i] = experts.places[i] < 0 ? 0 : rows[static_cast<size_t>(experts.places[i])];
   }
 }
 
@@ -38,7 +38,7 @@ Mixture::Mixture(ParameterTable& table, const std::string& name, const MixtureOp
                  const std::shared_ptr<ExpertLoad>& load)
     : place_(table.mesh()),
       router_(table, name, options.router, mlp.width, context, layer, load),
-      calls_(table, name + ".experts", options.router.experts, mlp) {
+      experts_(table, name + ".experts", options.router.experts, mlp) {
   if (options.shared_hidden == 0) return;
   shared_.emplace(table, cat(name, '.', options.shared_name), shared_expert(mlp, options));
   if (!options.shared_gate) return;
@@ -48,7 +48,7 @@ Mixture::Mixture(ParameterTable& table, const std::string& name, const MixtureOp
 
 Tensor Mixture::take(Pass& pass, DType type, int64_t rows, Saved& saved) const {
   router_.take(pass, rows, saved.router);
-  const int64_t of_experts = exchanges() ? 0 : topk() * calls_.before_width();
+  const int64_t of_experts = exchanges() ? 0 : topk() * experts_.before_width();
   return pass.arena.take(type, rows, shared_width() + of_experts);
 }
 
@@ -69,7 +69,7 @@ Share Mixture::own_tokens(int64_t tokens) const {
   return even_share(tokens, place_.place(Axis::tensor), place_.size(Axis::tensor));
 }
 
-// Not in deterministic mode: the order of sums would tell which host a rank is on.
+// False in deterministic mode: sums by host depend on where ranks run.
 bool Mixture::relays(const Pass& pass) const {
   return exchanges() && topk() > 1 && pass.mesh != nullptr && pass.slices == 1 &&
          pass.mesh->by_hosts(place_.experts).hosts.count() > 1;
@@ -84,16 +84,16 @@ void Mixture::route(Pass& pass, ConstTensor input, Saved& saved) const {
     std::copy(saved.router.experts.begin() + first, saved.router.experts.begin() + end,
               chosen.begin() + first);
   }
-  const HostRelay::Choices choices{chosen, saved.router.weights, topk()};
+  const ExpertChoices choices{chosen, saved.router.weights, topk()};
   saved.relay.reset();
   if (relays(pass)) {
     saved.relay.emplace(pass, place_.experts, choices,
-                        [this](int64_t expert) { return calls_.rank_of(expert); });
+                        [this](int64_t expert) { return experts_.rank_of(expert); });
     saved.arrived = pass.arena.take(input.dtype, saved.relay->arrived(), input.cols);
-    calls_.lay_out(pass, saved.relay->choices(), input, saved.calls,
-                   &pass.mesh->by_hosts(place_.experts));
+    experts_.lay_out(pass, saved.relay->choices(), input, saved.experts,
+                     &pass.mesh->by_hosts(place_.experts));
   } else {
-    calls_.lay_out(pass, choices, input, saved.calls);
+    experts_.lay_out(pass, choices, input, saved.experts);
   }
   set_entries(pass, input, saved);
 }
@@ -103,9 +103,9 @@ void Mixture::set_entries(Pass& pass, ConstTensor input, Saved& saved) const {
   const auto k = static_cast<size_t>(topk()), all = static_cast<size_t>(each());
   saved.shared_rows = shared_ ? input.rows : 0;
   saved.shared_weights = shared_ ? shared_weights(pass, input, saved) : std::vector<double>();
-  saved.rows = saved.relay ? std::ssize(saved.relay->tokens()) : saved.calls.rows();
+  saved.rows = saved.relay ? std::ssize(saved.relay->tokens()) : saved.experts.rows();
   const std::span<const int32_t> places =
-      saved.relay ? saved.relay->places() : std::span<const int32_t>(saved.calls.places);
+      saved.relay ? saved.relay->places() : std::span<const int32_t>(saved.experts.places);
   saved.places.assign(tokens * all, -1);
   saved.weights.assign(tokens * all, 0);
   for (size_t token = 0; token < tokens; ++token) {
@@ -113,7 +113,7 @@ void Mixture::set_entries(Pass& pass, ConstTensor input, Saved& saved) const {
       const int32_t place = places[token * k + choice];
       if (place < 0) continue;
       saved.places[token * all + choice] = static_cast<int32_t>(saved.shared_rows) + place;
-      // What comes from a host is weighted there.
+      // A host's sum is weighted already.
       saved.weights[token * all + choice] =
           saved.relay ? 1 : saved.router.weights[token * k + choice];
     }
@@ -131,25 +131,25 @@ Tensor Mixture::rows_to_relay(Pass& pass, const Saved& saved, ConstTensor tokens
 
 void Mixture::project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const {
   if (!exchanges()) route(pass, input, saved);
-  RowExchange::Travel travel;
+  RowExchange::Transfer transfer;
   if (saved.relay) {
-    travel = saved.relay->forth(pass, rows_to_relay(pass, saved, input), saved.arrived);
+    transfer = saved.relay->dispatch(pass, rows_to_relay(pass, saved, input), saved.arrived);
   } else {
-    travel = calls_.send(pass, input, saved.calls);
+    transfer = experts_.send(pass, input, saved.experts);
   }
   if (shared_) {
     shared_->project(pass, input, saved.shared, part_of(before, 0, input.rows, shared_width()));
   }
-  travel.wait();
-  if (saved.relay) calls_.send(pass, saved.arrived, saved.calls).wait();
-  const int64_t rows = exchanges() ? 0 : saved.calls.rows();
-  calls_.project(pass, input, saved.calls,
-                 part_of(before, shared_width() * input.rows, rows, calls_.before_width()));
+  transfer.wait();
+  if (saved.relay) experts_.send(pass, saved.arrived, saved.experts).wait();
+  const int64_t rows = exchanges() ? 0 : saved.experts.rows();
+  experts_.project(pass, input, saved.experts,
+                   part_of(before, shared_width() * input.rows, rows, experts_.before_width()));
 }
 
 void Mixture::activate(Pass& pass, Saved& saved) const {
   if (shared_) shared_->activate(pass, saved.shared);
-  calls_.activate(pass, saved.calls);
+  experts_.activate(pass, saved.experts);
 }
 
 // In deterministic mode the ranks' parts of rows are summed before rows are added up, since the
@@ -176,18 +176,18 @@ void Mixture::finish(Pass& pass, Saved& saved, Tensor output) const {
   const ArenaScope scope(pass.arena);
   const Tensor rows = pass.arena.take(output.dtype, saved.shared_rows + saved.rows, output.cols);
   const Tensor own = experts_rows(saved, rows);
-  RowExchange::Travel travel;
+  RowExchange::Transfer transfer;
   if (saved.relay) {
-    const Tensor inner = pass.arena.take(output.dtype, saved.calls.rows(), output.cols);
+    const Tensor inner = pass.arena.take(output.dtype, saved.experts.rows(), output.cols);
     const Tensor sums = pass.arena.take(output.dtype, saved.arrived.rows, output.cols);
-    calls_.finish(pass, saved.calls, inner).wait();
-    add_up_rows(inner, saved.calls.places, saved.relay->choices().weights, sums);
-    travel = saved.relay->back(pass, sums, own);
+    experts_.finish(pass, saved.experts, inner).wait();
+    add_up_rows(inner, saved.experts.places, saved.relay->choices().weights, sums);
+    transfer = saved.relay->return_rows(pass, sums, own);
   } else {
-    travel = calls_.finish(pass, saved.calls, own);
+    transfer = experts_.finish(pass, saved.experts, own);
   }
   if (shared_) shared_->finish(pass, saved.shared, rows.row_range(0, saved.shared_rows));
-  travel.wait();
+  transfer.wait();
   add_up(pass, saved, rows, saved.weights, output);
 }
 
@@ -210,8 +210,8 @@ Tensor Mixture::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) 
     backward_relayed(pass, output_gradient, saved, own, choices, meanwhile);
   } else {
     std::vector<double> of_rows(static_cast<size_t>(saved.rows));
-    calls_.backward(pass, saved.input, output_gradient, saved.calls, {own, of_rows}, meanwhile);
-    by_choice(saved.calls, of_rows, choices);
+    experts_.backward(pass, saved.input, output_gradient, saved.experts, {own, of_rows}, meanwhile);
+    by_choice(saved.experts, of_rows, choices);
   }
   add_up(pass, saved, rows, {}, gradient);
   backward_weights(pass, choices, shared, saved);
@@ -236,19 +236,19 @@ void Mixture::backward_relayed(Pass& pass, ConstTensor output_gradient, Saved& s
     return pass.arena.take(rows.dtype, count, rows.cols);
   };
   const Tensor arrived = like_arrived(relay.arrived());
-  RowExchange::Travel travel =
-      relay.forth(pass, rows_to_relay(pass, saved, output_gradient), arrived);
+  RowExchange::Transfer transfer =
+      relay.dispatch(pass, rows_to_relay(pass, saved, output_gradient), arrived);
   meanwhile();
-  travel.wait();
-  const Tensor inner = like_arrived(saved.calls.rows()), sums = like_arrived(relay.arrived());
+  transfer.wait();
+  const Tensor inner = like_arrived(saved.experts.rows()), sums = like_arrived(relay.arrived());
   std::vector<double> of_rows(static_cast<size_t>(inner.rows));
-  calls_.backward(pass, saved.arrived, arrived, saved.calls, {inner, of_rows}, [] {});
-  add_up_rows(inner, saved.calls.places, {}, sums);
-  travel = relay.back(pass, sums, rows);
-  std::vector<double> of_arrived(saved.calls.places.size());
-  by_choice(saved.calls, of_rows, of_arrived);
+  experts_.backward(pass, saved.arrived, arrived, saved.experts, {inner, of_rows}, [] {});
+  add_up_rows(inner, saved.experts.places, {}, sums);
+  transfer = relay.return_rows(pass, sums, rows);
+  std::vector<double> of_arrived(saved.experts.places.size());
+  by_choice(saved.experts, of_rows, of_arrived);
   relay.return_numbers(pass, of_arrived, choices);
-  travel.wait();
+  transfer.wait();
 }
 
 void Mixture::backward_weights(Pass& pass, std::span<const double> choices,

@@ -6,9 +6,10 @@
 // leaves forward and backward is each rank's part of a sum, but for the gradient of the tokens as
 // the router saw them, which all tensor ranks have.
 //
-// Experts may be shared out among ranks (expert_calls.h). Of tensor ranks that have whole experts
-// each sends the rows of some of the tokens, which all of them have. Where the ranks are on several
-// hosts, a token goes to a host once (parallel/host_relay.h). The shared expert computes meanwhile.
+// With expert parallelism ranks own experts (experts.h). Tensor ranks, which all have the same
+// tokens, dispatch a part of them each if they own whole experts. With ranks on several hosts a
+// token is sent to each host once (parallel/host_relay.h). The shared expert computes while rows
+// are in flight.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "training/models/expert_calls.h"
+#include "training/models/experts.h"
 #include "training/modules/mlp.h"
 #include "training/modules/router.h"
 #include "training/parallel/host_relay.h"
@@ -40,15 +41,16 @@ class Mixture {
     Router::Saved router;
     Linear::Saved shared_gate;
     Mlp::Saved shared;
-    ExpertCalls::Saved calls;
-    // Where tokens go to hosts: `calls` are of those that arrived here.
+    Experts::Saved experts;
+    // With ranks on several hosts: `experts` compute with the rows that this rank forwards.
     std::optional<HostRelay> relay;
     Tensor arrived;
-    // Rows that make up the tokens' outputs: the shared expert's, of all tokens, then those that
-    // come of experts. Each token has `each()` entries: its choices, then the shared expert.
+    // The rows whose weighted sums are the tokens' outputs: first those of the shared expert, one
+    // for each token, then `rows` of the experts. Each token has each() entries: its choices, then
+    // the shared expert.
     int64_t shared_rows = 0;
     int64_t rows = 0;
-    std::vector<int32_t> places;  // its row; below 0: none
+    std::vector<int32_t> places;  // row of an entry; below 0: none
     std::vector<double> weights;
     std::vector<double> shared_weights;
     ConstTensor input;
@@ -64,9 +66,9 @@ class Mixture {
   // Takes from the arena what is kept for backward: `before`, for so many rows of the input, and
   // the router's numbers.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const;
-  // True if rows travel. Then how many come follows from the input, and receive() takes the memory
-  // that is kept of them; the input is kept, too.
-  bool exchanges() const { return calls_.exchanges(); }
+  // True with expert parallelism. The number of received rows then depends on the input: receive()
+  // routes it and allocates what is kept for backward; the input is kept, too.
+  bool exchanges() const { return experts_.exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const { route(pass, input, saved); }
   // In three parts, as Mlp.
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
@@ -91,7 +93,7 @@ class Mixture {
     return place_.experts.has(Axis::tensor) && place_.size(Axis::tensor) > 1;
   }
   bool relays(const Pass& pass) const;
-  // Of the tokens that all tensor ranks have, those whose rows this one sends, or adds up.
+  // The tokens that this tensor rank dispatches, or whose outputs it adds up.
   Share own_tokens(int64_t tokens) const;
   void route(Pass& pass, ConstTensor input, Saved& saved) const;
   void set_entries(Pass& pass, ConstTensor input, Saved& saved) const;
@@ -102,19 +104,19 @@ class Mixture {
   Tensor rows_to_relay(Pass& pass, const Saved& saved, ConstTensor tokens) const;
   void add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
               Tensor output) const;
-  // Backward of the experts that this rank's tokens are sent to, and of the shared one: gradients
-  // of rows of the input, and of weights. `meanwhile` runs while rows travel.
+  // Gradients with respect to rows of the input, and to the weights. `meanwhile` runs while rows
+  // are in flight.
   void backward_relayed(Pass& pass, ConstTensor output_gradient, Saved& saved, Tensor rows,
                         std::span<double> choices, const std::function<void()>& meanwhile) const;
   void backward_shared(Pass& pass, ConstTensor output_gradient, Saved& saved, Tensor rows,
                        std::span<double> weights) const;
-  // Backward of the weights, given their gradients: of the experts' choices, and the shared one's.
+  // Backward through the router and the shared gate, given the gradients of their weights.
   void backward_weights(Pass& pass, std::span<const double> choices, std::span<const double> shared,
                         Saved& saved) const;
 
   MeshPlace place_;
   Router router_;
-  ExpertCalls calls_;
+  Experts experts_;
   std::optional<Mlp> shared_;
   std::optional<Linear> shared_gate_;
 };

@@ -14,7 +14,7 @@ struct Sent {
   std::vector<size_t> choices;
 };
 
-std::vector<Sent> rows_by_host(const HostRelay::Choices& choices, const Hosts& hosts, int own,
+std::vector<Sent> rows_by_host(const ExpertChoices& choices, const Hosts& hosts, int own,
                                const std::function<int(int64_t)>& rank_of) {
   const auto each = static_cast<size_t>(choices.each);
   std::vector<Sent> rows;
@@ -30,8 +30,8 @@ std::vector<Sent> rows_by_host(const HostRelay::Choices& choices, const Hosts& h
         continue;
       }
       // What is for this host is handed on by this rank.
-      rows.push_back({hosts.near(own, rank) ? own : rank, static_cast<int32_t>(first / each),
-                      {choice}});
+      rows.push_back(
+          {hosts.near(own, rank) ? own : rank, static_cast<int32_t>(first / each), {choice}});
     }
   }
   std::ranges::stable_sort(rows, {}, &Sent::rank);
@@ -44,7 +44,7 @@ Tensor column_of(std::vector<double>& numbers, int64_t cols) {
 
 }  // namespace
 
-HostRelay::HostRelay(Pass& pass, AxisSet axes, const Choices& choices,
+HostRelay::HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
                      const std::function<int(int64_t)>& rank_of)
     : each_(choices.each) {
   Communicator& ranks = pass.mesh->group(axes);
@@ -71,7 +71,7 @@ HostRelay::HostRelay(Pass& pass, AxisSet axes, const Choices& choices,
   const std::vector<int64_t> one_each(counts.size(), 1);
   exchange_ = RowExchange({&ranks, ranks.rank(), one_each}, counts);
   std::vector<double> heard(static_cast<size_t>(exchange_.received()) * 2 * each);
-  exchange_.forth(pass, column_of(told, 2 * each_), column_of(heard, 2 * each_)).wait();
+  exchange_.dispatch(pass, column_of(told, 2 * each_), column_of(heard, 2 * each_)).wait();
   for (size_t row = 0; row < heard.size(); row += 2 * each) {
     for (size_t choice = 0; choice < each; ++choice) {
       experts_.push_back(static_cast<int32_t>(heard[row + choice]));
@@ -84,7 +84,7 @@ void HostRelay::return_numbers(Pass& pass, std::span<const double> of_arrived,
                                std::span<double> of_choices) const {
   std::vector<double> sent(of_arrived.begin(), of_arrived.end());
   std::vector<double> received(tokens_.size() * static_cast<size_t>(each_));
-  exchange_.back(pass, column_of(sent, each_), column_of(received, each_)).wait();
+  exchange_.return_rows(pass, column_of(sent, each_), column_of(received, each_)).wait();
   for (size_t choice = 0; choice < of_choices.size(); ++choice) {
     if (row_of_choice_[choice] < 0) continue;
     const auto row = static_cast<size_t>(row_of_choice_[choice]);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "training/core/group.h"
 #include "training/core/trace.h"
@@ -14,6 +15,12 @@
 namespace tutti::training {
 
 namespace {
+
+// As messages call this host.
+std::string told_host() {
+  const std::string told = settings().get_string("TUTTI_HOST");
+  return told.empty() ? host_name() : told;
+}
 
 // The axes of the ranks that share out experts, if `ranks` can; data ranks are cut in two for it.
 bool place_experts(MeshPlace& place, int ranks) {
@@ -84,7 +91,7 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
     : world_(std::move(world)),
-      host_(host_name()),
+      host_(told_host()),
       groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
   place_ = made_on_all(world_, [&] { return mesh_place(shape, world_.size()); });
   place_ = place_.of_rank(world_.rank());

@@ -25,7 +25,7 @@ Blocks blocks_of(const std::vector<int64_t>& rows, int64_t cols) {
 
 }  // namespace
 
-void RowExchange::Travel::wait() {
+void RowExchange::Transfer::wait() {
   if (mesh_ == nullptr) return;
   const Clock::time_point start = Clock::now();
   work_.wait();
@@ -59,7 +59,6 @@ RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)
   }
 }
 
-int64_t RowExchange::sent() const { return sum_of(sent_); }
 int64_t RowExchange::received() const { return sum_of(received_); }
 
 // What is empty may lie where the other begins, and would be taken for the same memory.
@@ -70,17 +69,18 @@ Work RowExchange::exchange(ConstBuffer from, const Blocks& from_blocks, Buffer t
   return ranks_->all_to_allv_async(from, from_blocks, to, to_blocks);
 }
 
-RowExchange::Travel RowExchange::forth(Pass& pass, ConstTensor sent, Tensor received) const {
+RowExchange::Transfer RowExchange::dispatch(Pass& pass, ConstTensor sent, Tensor received) const {
   return start(pass, sent, sent_, received, received_);
 }
 
-RowExchange::Travel RowExchange::back(Pass& pass, ConstTensor received, Tensor sent) const {
+RowExchange::Transfer RowExchange::return_rows(Pass& pass, ConstTensor received,
+                                               Tensor sent) const {
   return start(pass, received, received_, sent, sent_);
 }
 
-RowExchange::Travel RowExchange::start(Pass& pass, ConstTensor from,
-                                       const std::vector<int64_t>& from_counts, Tensor to,
-                                       const std::vector<int64_t>& to_counts) const {
+RowExchange::Transfer RowExchange::start(Pass& pass, ConstTensor from,
+                                         const std::vector<int64_t>& from_counts, Tensor to,
+                                         const std::vector<int64_t>& to_counts) const {
   if (ranks_ == nullptr) {
     zero(to);
     return {};

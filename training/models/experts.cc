@@ -1,4 +1,4 @@
-#include "training/models/expert_calls.h"
+#include "training/models/experts.h"
 
 #include <algorithm>
 #include <numeric>
@@ -24,7 +24,7 @@ Tensor column_of(std::span<double> numbers) {
 }
 
 // The rows of a job.
-ConstTensor rows_of(Pass& pass, ConstTensor from, const ExpertCalls::Job& job) {
+ConstTensor rows_of(Pass& pass, ConstTensor from, const Experts::Job& job) {
   if (job.indices.empty()) return from.row_range(job.rows.first, job.rows.count);
   const Tensor rows = pass.arena.take(from.dtype, job.rows.count, from.cols);
   embedding(from, {}, job.indices, rows);
@@ -33,8 +33,8 @@ ConstTensor rows_of(Pass& pass, ConstTensor from, const ExpertCalls::Job& job) {
 
 }  // namespace
 
-ExpertCalls::ExpertCalls(ParameterTable& table, const std::string& name, int64_t experts,
-                         const MlpOptions& mlp)
+Experts::Experts(ParameterTable& table, const std::string& name, int64_t experts,
+                 const MlpOptions& mlp)
     : place_(table.mesh()) {
   const int ranks = place_.ranks_along(place_.experts);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -47,19 +47,18 @@ ExpertCalls::ExpertCalls(ParameterTable& table, const std::string& name, int64_t
   }
 }
 
-Share ExpertCalls::experts_of(int rank) const {
+Share Experts::experts_of(int rank) const {
   return even_share(std::ssize(experts_), rank, place_.ranks_along(place_.experts));
 }
 
-int ExpertCalls::rank_of(int64_t expert) const {
+int Experts::rank_of(int64_t expert) const {
   int rank = 0;
   while (expert >= experts_of(rank).first + experts_of(rank).count) ++rank;
   return rank;
 }
 
 // Rows by expert, of each in the order of their tokens. Returns how many each expert gets.
-std::vector<int64_t> ExpertCalls::lay_out_rows(const HostRelay::Choices& choices,
-                                               Saved& saved) const {
+std::vector<int64_t> Experts::lay_out_rows(const ExpertChoices& choices, Saved& saved) const {
   std::vector<int64_t> counts(experts_.size());
   for (const int32_t expert : choices.experts) {
     if (expert >= 0) ++counts[static_cast<size_t>(expert)];
@@ -81,8 +80,8 @@ std::vector<int64_t> ExpertCalls::lay_out_rows(const HostRelay::Choices& choices
   return counts;
 }
 
-void ExpertCalls::lay_out(Pass& pass, const HostRelay::Choices& choices, ConstTensor like,
-                          Saved& saved, Mesh::ByHosts* inside) const {
+void Experts::lay_out(Pass& pass, const ExpertChoices& choices, ConstTensor like, Saved& saved,
+                      Mesh::ByHosts* inside) const {
   const std::vector<int64_t> counts = lay_out_rows(choices, saved);
   saved.jobs.clear();
   saved.order.clear();
@@ -112,13 +111,13 @@ void ExpertCalls::lay_out(Pass& pass, const HostRelay::Choices& choices, ConstTe
   }
   saved.exchange = RowExchange(peers, sent);
   put_into_order(pass, saved);
-  saved.came = pass.arena.take(like.dtype, saved.exchange.received(), like.cols);
-  saved.before = pass.arena.take(like.dtype, saved.came.rows, before_width());
+  saved.received = pass.arena.take(like.dtype, saved.exchange.received(), like.cols);
+  saved.before = pass.arena.take(like.dtype, saved.received.rows, before_width());
 }
 
-// An expert computes with all ranks' rows at once; in deterministic mode with those of one
-// micro-batch after the other, as if it were there alone.
-void ExpertCalls::put_into_order(const Pass& pass, Saved& saved) const {
+// An expert computes with all ranks' rows in one call. In deterministic mode it makes one call for
+// each micro-batch, as it would without expert parallelism.
+void Experts::put_into_order(const Pass& pass, Saved& saved) const {
   const RowExchange& exchange = saved.exchange;
   const int of_a_batch = place_.ranks_along(place_.experts & AxisSet{Axis::tensor});
   const int at_once = pass.slices > 1 ? of_a_batch : exchange.ranks();
@@ -139,16 +138,17 @@ void ExpertCalls::put_into_order(const Pass& pass, Saved& saved) const {
     }
   }
   if (std::ranges::is_sorted(saved.order)) return saved.order.clear();
-  for (Job& job : saved.jobs) job.indices = part_of(std::span<const int32_t>(saved.order), job.rows);
+  for (Job& job : saved.jobs)
+    job.indices = part_of(std::span<const int32_t>(saved.order), job.rows);
 }
 
-Tensor ExpertCalls::rows_to_send(Pass& pass, const Saved& saved, ConstTensor tokens) const {
+Tensor Experts::rows_to_send(Pass& pass, const Saved& saved, ConstTensor tokens) const {
   const Tensor rows = pass.arena.take(tokens.dtype, saved.rows(), tokens.cols);
   embedding(tokens, {}, saved.tokens, rows);
   return rows;
 }
 
-Tensor ExpertCalls::as_they_came(Pass& pass, const Saved& saved, Tensor results) const {
+Tensor Experts::in_received_order(Pass& pass, const Saved& saved, Tensor results) const {
   if (saved.order.empty()) return results;
   std::vector<int32_t> places(saved.order.size());
   for (size_t i = 0; i < places.size(); ++i) {
@@ -159,37 +159,36 @@ Tensor ExpertCalls::as_they_came(Pass& pass, const Saved& saved, Tensor results)
   return rows;
 }
 
-RowExchange::Travel ExpertCalls::send(Pass& pass, ConstTensor tokens, const Saved& saved) const {
+RowExchange::Transfer Experts::send(Pass& pass, ConstTensor tokens, const Saved& saved) const {
   if (!exchanges()) return {};
-  return saved.exchange.forth(pass, rows_to_send(pass, saved, tokens), saved.came);
+  return saved.exchange.dispatch(pass, rows_to_send(pass, saved, tokens), saved.received);
 }
 
-void ExpertCalls::project(Pass& pass, ConstTensor tokens, Saved& saved, Tensor before) const {
+void Experts::project(Pass& pass, ConstTensor tokens, Saved& saved, Tensor before) const {
   if (!exchanges()) saved.before = before;
   for (Job& job : saved.jobs) {
-    experts_[job.expert].project(pass, rows_of(pass, exchanges() ? saved.came : tokens, job),
-                                 job.mlp,
-                                 saved.before.row_range(job.rows.first, job.rows.count));
+    experts_[job.expert].project(pass, rows_of(pass, exchanges() ? saved.received : tokens, job),
+                                 job.mlp, saved.before.row_range(job.rows.first, job.rows.count));
   }
 }
 
-void ExpertCalls::activate(Pass& pass, Saved& saved) const {
+void Experts::activate(Pass& pass, Saved& saved) const {
   for (Job& job : saved.jobs) experts_[job.expert].activate(pass, job.mlp);
 }
 
-RowExchange::Travel ExpertCalls::finish(Pass& pass, Saved& saved, Tensor rows) const {
+RowExchange::Transfer Experts::finish(Pass& pass, Saved& saved, Tensor rows) const {
   const Tensor results =
-      exchanges() ? pass.arena.take(rows.dtype, saved.came.rows, rows.cols) : rows;
+      exchanges() ? pass.arena.take(rows.dtype, saved.received.rows, rows.cols) : rows;
   for (Job& job : saved.jobs) {
     experts_[job.expert].finish(pass, job.mlp, results.row_range(job.rows.first, job.rows.count));
   }
   if (!exchanges()) return {};
-  return saved.exchange.back(pass, as_they_came(pass, saved, results), rows);
+  return saved.exchange.return_rows(pass, in_received_order(pass, saved, results), rows);
 }
 
-void ExpertCalls::backward_jobs(Pass& pass, ConstTensor inputs, ConstTensor gradients,
-                                std::span<const double> weights, Saved& saved,
-                                const RowGradients& found) const {
+void Experts::backward_jobs(Pass& pass, ConstTensor inputs, ConstTensor gradients,
+                            std::span<const double> weights, Saved& saved,
+                            const RowGradients& found) const {
   for (Job& job : saved.jobs) {
     const Mlp& expert = experts_[job.expert];
     const size_t mark = pass.arena.mark();
@@ -201,39 +200,41 @@ void ExpertCalls::backward_jobs(Pass& pass, ConstTensor inputs, ConstTensor grad
   }
 }
 
-void ExpertCalls::backward(Pass& pass, ConstTensor tokens, ConstTensor gradients, Saved& saved,
-                           const RowGradients& found,
-                           const std::function<void()>& meanwhile) const {
+void Experts::backward(Pass& pass, ConstTensor tokens, ConstTensor gradients, Saved& saved,
+                       const RowGradients& found, const std::function<void()>& meanwhile) const {
   if (!exchanges()) {
     meanwhile();
     return backward_jobs(pass, tokens, gradients, saved.weights, saved, found);
   }
   const RowExchange& exchange = saved.exchange;
   const int64_t rows = exchange.received();
-  const Tensor came = pass.arena.take(gradients.dtype, rows, gradients.cols);
-  std::vector<double> weights_as_came(static_cast<size_t>(rows));
-  RowExchange::Travel travel = exchange.forth(pass, rows_to_send(pass, saved, gradients), came);
-  RowExchange::Travel of_weights = exchange.forth(
-      pass, column_of(std::span<const double>(saved.weights)), column_of(std::span(weights_as_came)));
+  const Tensor received = pass.arena.take(gradients.dtype, rows, gradients.cols);
+  std::vector<double> received_weights(static_cast<size_t>(rows));
+  RowExchange::Transfer transfer =
+      exchange.dispatch(pass, rows_to_send(pass, saved, gradients), received);
+  RowExchange::Transfer weight_transfer =
+      exchange.dispatch(pass, column_of(std::span<const double>(saved.weights)),
+                        column_of(std::span(received_weights)));
   meanwhile();
-  travel.wait();
-  of_weights.wait();
+  transfer.wait();
+  weight_transfer.wait();
 
   const auto place = [&](size_t i) {
     return saved.order.empty() ? i : static_cast<size_t>(saved.order[i]);
   };
-  std::vector<double> weights(weights_as_came.size()), dots(weights.size()), dots_as_came = dots;
-  for (size_t i = 0; i < weights.size(); ++i) weights[i] = weights_as_came[place(i)];
+  std::vector<double> weights(received_weights.size()), dots(weights.size()), returned_dots = dots;
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = received_weights[place(i)];
   const Tensor results = pass.arena.take(found.rows.dtype, rows, found.rows.cols);
   pass.has_others_rows = true;
-  backward_jobs(pass, saved.came, came, weights, saved, {results, dots});
+  backward_jobs(pass, saved.received, received, weights, saved, {results, dots});
   pass.has_others_rows = false;
-  for (size_t i = 0; i < dots.size(); ++i) dots_as_came[place(i)] = dots[i];
-  travel = exchange.back(pass, as_they_came(pass, saved, results), found.rows);
+  for (size_t i = 0; i < dots.size(); ++i) returned_dots[place(i)] = dots[i];
+  transfer = exchange.return_rows(pass, in_received_order(pass, saved, results), found.rows);
   exchange
-      .back(pass, column_of(std::span<const double>(dots_as_came)), column_of(found.weights))
+      .return_rows(pass, column_of(std::span<const double>(returned_dots)),
+                   column_of(found.weights))
       .wait();
-  travel.wait();
+  transfer.wait();
 }
 
 }  // namespace tutti::training

@@ -130,8 +130,9 @@ void ParameterStorage::show_gradients(int bucket) {
     table_.set_gradient(parameter, gradient);
     for (size_t use = 0; use < apart_.size(); ++use) {
       SharedUse& shared = table_.shared_uses()[use];
-      if (shared.parameter != parameter || !apart_[use].used || gradient.empty()) continue;
-      shared.view.gradient = tensor_at(apart_[use].memory.get(), gradient.dtype, gradient.rows,
+      if (shared.parameter != parameter || apart_[use].data == nullptr || gradient.empty())
+        continue;
+      shared.view.gradient = tensor_at(apart_[use].data, gradient.dtype, gradient.rows,
                                        gradient.cols, options_.backend);
     }
   }
@@ -141,18 +142,32 @@ int64_t ParameterStorage::shared_count(size_t shared_use) const {
   return table_.specs()[at(table_.shared_uses()[shared_use].parameter)].local_count();
 }
 
+size_t ParameterStorage::shared_bytes(size_t shared_use) const {
+  return static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type());
+}
+
+// Between two steps; a step's one micro-batch has memory from the pool.
 void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];
-  if (use.used == apart) return;
-  use.used = apart;
-  const int parameter = table_.shared_uses()[shared_use].parameter;
-  if (use.memory == nullptr) {
-    use.memory =
-        allocate_shared(communicator_, options_.backend,
-                        static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type()));
+  if (!apart) return give_back(shared_use);
+  if (use.data != nullptr) return;
+  if (options_.one_pass) {
+    use.data = pool_.acquire(shared_bytes(shared_use));
+  } else {
+    if (use.memory == nullptr) {
+      use.memory = allocate_shared(communicator_, options_.backend, shared_bytes(shared_use));
+    }
+    use.data = use.memory.get();
   }
-  show_gradients(layout_.slots[at(parameter)].bucket);
+  show_gradients(layout_.slots[at(table_.shared_uses()[shared_use].parameter)].bucket);
+}
+
+void ParameterStorage::give_back(size_t shared_use) {
+  std::byte* const data = std::exchange(apart_[shared_use].data, nullptr);
+  if (data == nullptr) return;
+  if (options_.one_pass) pool_.release(data, shared_bytes(shared_use));
+  show_gradients(layout_.slots[at(table_.shared_uses()[shared_use].parameter)].bucket);
 }
 
 void ParameterStorage::begin_sums(const std::vector<int64_t>& micro_batches) {
@@ -168,7 +183,9 @@ void ParameterStorage::add_what_is_apart(int parameter) {
   const Tensor sum = table_.at(parameter).gradient;
   for (size_t use = 0; use < apart_.size(); ++use) {
     const SharedUse& shared = table_.shared_uses()[use];
-    if (shared.parameter == parameter && apart_[use].used) add(sum, shared.view.gradient, sum);
+    if (shared.parameter != parameter || apart_[use].data == nullptr) continue;
+    add(sum, shared.view.gradient, sum);
+    if (options_.one_pass) give_back(use);
   }
 }
 
@@ -203,8 +220,8 @@ void ParameterStorage::release_gradients(int bucket) {
 
 void ParameterStorage::zero_gradients() {
   for (size_t use = 0; use < apart_.size(); ++use) {
-    if (!apart_[use].used) continue;
-    zero(row(apart_[use].memory.get(), gradient_type(), shared_count(use)));
+    if (apart_[use].data == nullptr) continue;
+    zero(row(apart_[use].data, gradient_type(), shared_count(use)));
   }
   if (!whole_gradients() && !adds_to_shards()) return;
   const int64_t count = whole_gradients() ? layout_.size : layout_.owned_size;

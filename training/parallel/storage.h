@@ -118,8 +118,9 @@ class ParameterStorage {
   void release_gradients(int bucket);
   void zero_gradients();  // those that are whole, and shards that are added to
 
-  // From now on the gradient of this shared use (ParameterTable::shared_uses) has memory of its
-  // own, zeroed with the whole ones, or is the parameter's again.
+  // Before zero_gradients(): the gradient of this shared use (ParameterTable::shared_uses) has
+  // memory of its own, which add_what_is_apart() releases if a step is one micro-batch; or it is
+  // the parameter's.
   void keep_apart(size_t shared_use, bool apart);
   // Deterministic mode adds up micro-batches in an order of its own (gradient_sums.h). The first
   // call follows keep_apart(); the second one says that a unit's backward of a micro-batch is done.
@@ -158,6 +159,8 @@ class ParameterStorage {
   void show_gradients(int bucket);
   Tensor shown(int parameter, Tensor bucket) const;
   int64_t shared_count(size_t shared_use) const;  // elements
+  size_t shared_bytes(size_t shared_use) const;
+  void give_back(size_t shared_use);
   void make_owned();
   Tensor from_pool(int bucket, DType dtype);
 
@@ -173,10 +176,10 @@ class ParameterStorage {
   std::vector<Place> values_;
   std::vector<Place> gradients_;
   std::vector<OwnedPiece> owned_;
-  // By shared use: memory apart, and whether it is in use.
+  // By shared use: memory of its own or from the pool; null while it is not apart.
   struct Apart {
     Memory<std::byte> memory;
-    bool used = false;
+    std::byte* data = nullptr;
   };
   std::vector<Apart> apart_;
   std::optional<GradientSums> sums_;

@@ -199,6 +199,17 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
+// Elements of the second uses of tied parameters whose first ones are on the same stage.
+int64_t MemoryPlan::shared_elements(const Stage& stage) const {
+  int64_t elements = 0;
+  for (const SharedUse& use : model_.parameters().shared_uses()) {
+    const ParameterSpec& spec = model_.parameters().specs()[static_cast<size_t>(use.parameter)];
+    const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
+    if (both) elements += spec.local_count();
+  }
+  return elements;
+}
+
 // Elements of what deterministic mode adds up apart: other ranks' micro-batches, the second use of
 // a tied parameter, where both are here, and sums of some of the micro-batches.
 int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
@@ -210,11 +221,7 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
     const int64_t sources = GradientSums::sources(spec);
     elements += spec.local_count() * (sources * (1 + levels) - 1);
   }
-  for (const SharedUse& use : model_.parameters().shared_uses()) {
-    const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
-    const bool both = stage.placement.has_unit(spec.unit) && stage.placement.has_unit(use.unit);
-    if (both) elements += spec.local_count() * (1 + levels);
-  }
+  if (passes_ > 1) elements += (1 + levels) * shared_elements(stage);
   return elements;
 }
 
@@ -245,6 +252,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank,
   if (masters) add(bytes.masters, false, DType::f32);
   if (settings().get_bool("TUTTI_DETERMINISTIC")) {
     bytes.gradients += gradients_apart(stage) * bytes_of(gradients);
+    if (one_pass) bytes.gathered += shared_elements(stage) * bytes_of(gradients);
   }
   if (storage.stage == 3) bytes.gathered += planned_buckets(layout) * bytes_of(storage.dtype);
   if (!whole_gradients) bytes.gathered += planned_buckets(layout) * bytes_of(gradients);

@@ -43,6 +43,7 @@ class MemoryPlan {
   // owns.
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes) const;
 
+  int64_t shared_elements(const Stage& stage) const;
   int64_t gradients_apart(const Stage& stage) const;
 
   Model& model_;

@@ -182,6 +182,29 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
   }
 }
 
+// Of 8 micro-batches, wherever they and the experts are.
+TEST_F(TrainGpt, ExpertRanksChangeNotABit) {
+  const Words words = {"--model",        "qwen2moe", "--experts",       "8",  "--topk",  "2",
+                       "--balance-loss", "0.1",      "--heads",         "4",  "--steps", "3",
+                       "--hidden",       "24",       "--shared-hidden", "16", "--batch", "8"};
+  const auto run = [&](const Words& layout) {
+    std::vector<std::vector<double>> all;
+    for (const Json& line : trained(words + layout)) {
+      if (!line.contains("step")) continue;
+      all.push_back({line["loss"], line["grad_norm"], line["balance_loss"], line["dropped"]});
+    }
+    return all;
+  };
+  const auto plain = run({"--ranks", "1"});
+  ASSERT_THAT(plain, SizeIs(3));
+  for (const Words& layout : {Words{"--ep", "2"}, Words{"--ranks", "8", "--ep", "8", "--zero", "2"},
+                              Words{"--ranks", "4", "--tp", "2", "--ep", "4"},
+                              Words{"--ranks", "4", "--cp", "2", "--ep", "2"},
+                              Words{"--ranks", "4", "--pp", "2", "--ep", "2", "--zero", "1"}}) {
+    EXPECT_EQ(run(layout), plain) << ::testing::PrintToString(layout);
+  }
+}
+
 TEST_F(TrainGpt, ThePipelineChangesNotABit) {
   const Words words = {"--steps", "4", "--layers", "6", "--batch", "6"};
   const std::vector<double> plain = losses(trained(words));
@@ -280,6 +303,10 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--average-every"});
   expect_refused({"--average-every", "4", "--pp", "2"}, {"cut over ranks", "--average-every"});
   expect_refused({"--average-every", "4", "--cp", "2"}, {"cut over ranks", "--average-every"});
+  expect_refused({"--ep", "2"}, {"a model gpt2 has no experts", "--ep"});
+  expect_refused({"--ep", "4"}, {"4 ranks cannot share out", "--ep", "give one of 1, 2"});
+  expect_refused({"--ep", "2", "--model", "mixtral", "--experts", "1", "--topk", "1"},
+                 {"1 experts cannot be shared out among 2 ranks", "--ep", "at most 1"});
   expect_refused({"--cp", "3"}, {"2 ranks do not make a mesh of context 3"});
   expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});

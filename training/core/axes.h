@@ -41,10 +41,10 @@ class AxisSet {
   uint32_t bits_ = 0;
 };
 
-// The samples of a batch lie over the first of these, and the tokens of each sample over the
-// second. Along both a parameter is the same on all ranks, and its gradient a partial sum, unless
-// it has one owner among them (placement.h). The expert axis is a part of data parallelism: those
-// of its ranks that share out the experts (MeshPlace::experts).
+// A batch's samples are sharded over the first set, and each sample's tokens over the second one.
+// Parameters are replicated along both, and their gradients are partial sums, unless one rank owns
+// the parameter (placement.h). The expert axis is a part of data parallelism: the data ranks that
+// own different experts (MeshPlace::experts).
 inline constexpr AxisSet kSampleAxes = {Axis::expert, Axis::data};
 inline constexpr AxisSet kTokenAxes = {Axis::context};
 inline constexpr AxisSet kBatchAxes = kSampleAxes | kTokenAxes;
@@ -56,8 +56,8 @@ std::string name(AxisSet axes);
 struct MeshPlace {
   std::array<int, kAxes> sizes = {1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};
-  // The axes whose ranks together share out a mixture's experts (models/mixture.h), each of which
-  // is on one of them. None: all ranks have all experts.
+  // The axes over which a mixture's experts are sharded (models/mixture.h). None: they are
+  // replicated.
   AxisSet experts = {};
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
@@ -87,6 +87,7 @@ struct MeshPlace {
     }
     return number;
   }
+  // The axes of one rank.
   AxisSet axes_of_one() const {
     AxisSet axes;
     for (const Axis axis : kAllAxes) {

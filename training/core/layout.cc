@@ -27,7 +27,7 @@ void check(const LayoutOptions& options) {
               {.remedy = "give at least 1 of each"});
 }
 
-// Whether tensor ranks, which have copies of other parameters, have as much of this one.
+// True if all tensor ranks have the same number of elements.
 bool is_cut_evenly(const ParameterSpec& spec) {
   if (spec.placement.owner.axes.has(Axis::tensor) && spec.mesh.size(Axis::tensor) > 1) return false;
   for (const Cut& cut : spec.placement.cuts) {
@@ -82,7 +82,7 @@ class Filler {
   }
 
  private:
-  // Ranks have other parameters in other groups, which say nothing about this one's buckets.
+  // A group's buckets must not depend on other groups, which differ between this group's ranks.
   bool is_full(size_t group, int unit) const {
     const Bucket& bucket = open_[group];
     if (bucket.parameters.empty()) return false;

@@ -49,11 +49,12 @@ struct ParameterSpec {
 struct Parameter {
   Tensor value;
   Tensor gradient;  // backward adds to it
-  // In its place for other ranks' micro-batches, where their gradients are added up apart.
+  // Deterministic mode, of an expert: gradients of other ranks' micro-batches, one for each rank.
   std::vector<Tensor> other_gradients = {};
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
-  // Of the micro-batches of one of the ranks whose rows the parameter computes with.
+  // The gradient of the micro-batches of rank number `source` among those whose rows the parameter
+  // computes with.
   Tensor gradient_of(int source) const {
     if (source == 0 || other_gradients.empty()) return gradient;
     return other_gradients[static_cast<size_t>(source - 1)];

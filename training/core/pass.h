@@ -139,8 +139,8 @@ struct Pass : PassContext {
     losses.push_back({std::move(name), std::move(sum)});
   }
 
-  // A module computes with other ranks' rows, which weigh something where this micro-batch does
-  // not.
+  // The module computes with rows of other ranks, whose micro-batches may have weight 1 when this
+  // one has weight 0.
   bool has_others_rows = false;
 
   // backward_weight of a module whose `saved` is complete: now, or later if passes are split. Not

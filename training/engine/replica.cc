@@ -67,8 +67,8 @@ ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
   return {std::move(ranks), std::move(table.group_of)};
 }
 
-// Of a stage, the axes of the ranks that count parameters together: where each of a batch's ranks
-// has all of them, one of these does.
+// The axes over which norms are summed within a stage. In ZeRO stage 0 each rank along the other
+// axes of the batch sums the whole norm itself.
 AxisSet counting_axes(const Model& model, int zero_stage) {
   const AxisSet all = AxisSet::all().without({Axis::pipeline});
   if (zero_stage > 0) return all;
@@ -326,7 +326,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // Returns the gradients' norm; one that is not finite: nothing is updated then.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  // On all stages, of which some may have the same.
+  // Over all stages, some of which may have the same parameters.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());

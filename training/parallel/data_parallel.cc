@@ -288,7 +288,7 @@ void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
   waited_ += Clock::now() - start;
 }
 
-// What all ranks have the sum of is summed with the rest of its bucket all the same.
+// The bucket's all-reduce then adds zeros to a sum that is complete.
 void DataParallel::keep_on_first(int parameter) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   if (storage_.ranks_of(bucket).rank() > 0) zero(model_.parameters().at(parameter).gradient);

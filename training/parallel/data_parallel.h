@@ -73,10 +73,10 @@ struct DataParallelOptions {
   // Parameters that another pipeline stage uses too: complete only when join() was called. Sums of
   // their buckets are deterministic in any mode, so that both stages' copies stay the same.
   std::vector<int> joined;
-  // Deterministic mode: two units' gradients of one parameter (tied embeddings) are summed over
-  // ranks one by one, before they are added to each other. The bits then are the same for any
-  // number of ranks that have a step's micro-batches. All ranks must reach such a parameter's last
-  // backward in one order with other sums.
+  // Deterministic mode: two units' gradients of one parameter (tied embeddings) are each summed
+  // over ranks before they are added to each other, so that the bits do not depend on the number of
+  // data ranks. All ranks must call the last backward of such a parameter in the same order with
+  // respect to other buckets.
   bool sums_uses_apart = false;
 };
 

@@ -1,17 +1,17 @@
-// Deterministic mode: gradients of several micro-batches, on several ranks or on one, are added up
-// in one order, whoever computed them. The micro-batches of a step are the leaves of a binary tree
-// (core/slices.h); those of a rank are neighbours, and the ranks' sums are the tree's upper part:
+// Deterministic mode: the order in which the gradients of a step's micro-batches are added, on one
+// rank or on several. Micro-batches are the leaves of one binary tree (core/slices.h). Each rank
+// sums a branch of it, and the all-reduce over ranks sums the upper part:
 //
 //   micro-batch   0 1 2 3 4 5 6 7        4 on each of 2 ranks, 2 on each of 4 ...
 //                 |+| |+| |+| |+|
 //                 |-+-|   |-+-|
 //                 |---+---|
 //
-// A rank has at most one sum of 1, 2, 4 ... micro-batches at a time, as the digits of a binary
-// number that counts them.
+// A rank keeps at most one sum of 1, 2, 4 ... micro-batches at a time, like the digits of a binary
+// counter.
 //
-// An expert that computes with other ranks' micro-batches keeps the sums of each rank apart, and
-// adds them up as these ranks would have.
+// An expert that computes with other ranks' micro-batches keeps a sum for each of these ranks, and
+// adds them in the order of an all-reduce.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace tutti::training {
 
-// The sum of the gradients that a step's micro-batches leave in one place, one after the other.
+// The sum of the gradients that a step's micro-batches leave in one buffer, one after the other.
 class GradientTree {
  public:
   using Allocate = std::function<Memory<std::byte>(size_t bytes)>;
@@ -33,10 +33,10 @@ class GradientTree {
     all_ = micro_batches;
     done_ = 0;
   }
-  // `gradient`: that of one more micro-batch. It becomes zero, and after the last one the sum.
+  // `gradient`: that of the next micro-batch. It is set to zero, and to the sum after the last one.
   void end_micro_batch(Tensor gradient, const Allocate& allocate);
   int64_t levels() const { return std::ssize(sums_); }
-  // Of a step of so many micro-batches.
+  // The number of buffers for a step of `micro_batches`.
   static int64_t levels(int64_t micro_batches);
 
  private:
@@ -52,7 +52,7 @@ class GradientSums {
   GradientSums(ParameterTable& table, const Layout& layout, DType dtype,
                GradientTree::Allocate allocate);
 
-  // By unit, micro-batches of the step.
+  // `micro_batches`: by unit, how many the step has.
   void begin_step(const std::vector<int64_t>& micro_batches);
   // The unit's backward of a micro-batch is done.
   void end_micro_batch(int unit);
@@ -60,7 +60,7 @@ class GradientSums {
   void add_others(int parameter);
   int64_t bytes() const;
 
-  // The ranks whose micro-batches one that has such a parameter computes with.
+  // The number of ranks whose micro-batches the parameter computes with.
   static int sources(const ParameterSpec& spec);
 
  private:

@@ -29,7 +29,7 @@ struct MeshShape {
   int context = 1;
   int data = 0;
   int pipeline = 1;
-  // Of a stage's ranks, those that share out the experts; at least 1.
+  // Expert-parallel ranks: a part of the product of tensor, context and data ranks. At least 1.
   int expert = 1;
 };
 
@@ -48,15 +48,15 @@ class Mesh {
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
 
-  // Which hosts a group's ranks are on, and a communicator of those that are on this one. Made at
-  // the first call, as the group is.
+  // The hosts of a group's ranks, and a communicator of those on this host. Made at the first call,
+  // as the group is.
   struct ByHosts {
     Hosts hosts;  // of the group's ranks
     Communicator inside;
     std::vector<int> numbers;  // of these ranks in the group
   };
   ByHosts& by_hosts(AxisSet axes);
-  // What this rank's host is called from now on in place of its name: for tests.
+  // Sets the name of this rank's host, for tests.
   void set_host(std::string name) { host_ = std::move(name); }
 
   // What units have said to each other (convert_layout.h) since this was made: the bytes that this
@@ -104,16 +104,15 @@ class Mesh {
   std::shared_ptr<Said> said_ = std::make_shared<Said>();
 };
 
-// The place of the first of the ranks, once the free axis is known. Experts lie over data ranks
-// where their number allows, which then are along the axis expert; else over context or tensor
-// ranks too:
+// The place of rank 0, with the free axis resolved. Experts are sharded over data ranks if their
+// number allows it (the axis expert), else over context or tensor ranks, too:
 //
 //   tensor 2 x data 4   experts over 2 or 4 ranks   data 2 or 4
 //                       over 8                      tensor 2 x data 4
 //   tensor 2 x data 1   over 2                      tensor 2
 //
-// Throws Error(invalid_argument) if the axes' product is not the number of ranks, or so many ranks
-// cannot share out the experts.
+// Throws Error(invalid_argument) if the axes' product is not the number of ranks, or no set of axes
+// has as many ranks as shape.expert.
 MeshPlace mesh_place(const MeshShape& shape, int ranks);
 
 }  // namespace tutti::training

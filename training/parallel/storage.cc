@@ -146,7 +146,7 @@ size_t ParameterStorage::shared_bytes(size_t shared_use) const {
   return static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type());
 }
 
-// Between two steps; a step's one micro-batch has memory from the pool.
+// If steps are one micro-batch, the memory is taken from the pool for the step.
 void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];

@@ -103,6 +103,17 @@ void ParameterTable::set_gradient(int index, Tensor gradient) {
   }
 }
 
+std::vector<Tensor> ParameterTable::gradients_apart(int index) const {
+  std::vector<Tensor> apart;
+  for (const SharedUse& use : shared_uses_) {
+    const Tensor gradient = use.view.gradient;
+    if (use.parameter == index && gradient.data != at(index).gradient.data) {
+      apart.push_back(gradient);
+    }
+  }
+  return apart;
+}
+
 const std::vector<int>& ParameterTable::used_by(int unit) const {
   static const std::vector<int> kNone;
   return static_cast<size_t>(unit) < uses_.size() ? uses_[static_cast<size_t>(unit)] : kNone;

@@ -99,6 +99,8 @@ class ParameterTable {
     views_.at(static_cast<size_t>(index)).other_gradients = std::move(others);
   }
   std::deque<SharedUse>& shared_uses() { return shared_uses_; }
+  // The gradients of a parameter's shared uses that have memory of their own.
+  std::vector<Tensor> gradients_apart(int index) const;
   // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.
   const std::vector<int>& used_by(int unit) const;
 

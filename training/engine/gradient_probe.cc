@@ -47,9 +47,8 @@ std::vector<ConstTensor> rows_of(Model& model, int parameter) {
   const Tensor gradient = model.parameters().at(parameter).gradient;
   if (gradient.empty()) return {};
   std::vector<ConstTensor> rows = {as_row(gradient)};
-  for (const SharedUse& use : model.parameters().shared_uses()) {
-    const Tensor other = use.view.gradient;
-    if (use.parameter == parameter && other.data != gradient.data) rows.push_back(as_row(other));
+  for (const Tensor& other : model.parameters().gradients_apart(parameter)) {
+    rows.push_back(as_row(other));
   }
   for (const Tensor& other : model.parameters().at(parameter).other_gradients) {
     rows.push_back(as_row(other));

@@ -179,7 +179,7 @@ class Replica {
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // Whether this rank speaks for the tensor ranks, which have the same losses.
+  // True for the first tensor rank, which reports the losses that all of them have.
   bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);

@@ -52,9 +52,9 @@ Share Experts::experts_of(int rank) const {
 }
 
 int Experts::rank_of(int64_t expert) const {
-  int rank = 0;
-  while (expert >= experts_of(rank).first + experts_of(rank).count) ++rank;
-  return rank;
+  // The inverse of even_share().
+  const int64_t ranks = place_.ranks_along(place_.experts);
+  return static_cast<int>((ranks * (expert + 1) - 1) / std::ssize(experts_));
 }
 
 // Rows by expert, of each in the order of their tokens. Returns how many each expert gets.

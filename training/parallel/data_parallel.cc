@@ -263,15 +263,10 @@ void DataParallel::join(int parameter) {
 
 void DataParallel::contribute(int parameter) {
   if (!progress_.contribute(parameter)) return;
-  const Tensor gradient = model_.parameters().at(parameter).gradient;
-  std::vector<Tensor> uses;
-  for (const SharedUse& use : model_.parameters().shared_uses()) {
-    const Tensor other = use.view.gradient;
-    if (use.parameter == parameter && other.data != gradient.data) uses.push_back(other);
-  }
+  std::vector<Tensor> uses = model_.parameters().gradients_apart(parameter);
   const bool sums = options_.sums_uses_apart && !uses.empty();
   if (sums) {
-    uses.push_back(gradient);
+    uses.push_back(model_.parameters().at(parameter).gradient);
     sum_apart(parameter, uses);
   }
   storage_.add_what_is_apart(parameter);

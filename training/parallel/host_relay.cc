@@ -1,8 +1,6 @@
 #include "training/parallel/host_relay.h"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
 
 namespace tutti::training {
 namespace {
@@ -29,7 +27,7 @@ std::vector<Sent> rows_by_host(const ExpertChoices& choices, const Hosts& hosts,
         its->choices.push_back(choice);
         continue;
       }
-      // What is for this host is handed on by this rank.
+      // This rank forwards the rows for its own host.
       rows.push_back(
           {hosts.near(own, rank) ? own : rank, static_cast<int32_t>(first / each), {choice}});
     }

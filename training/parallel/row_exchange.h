@@ -41,7 +41,7 @@ class RowExchange {
     double bytes_ = 0;
   };
 
-  // Of no ranks.
+  // Exchanges no rows.
   RowExchange() = default;
   // Collective among the peers, and blocks. `counts`: this rank's rows for each bin, in whose order
   // they are sent.

@@ -182,7 +182,7 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
   }
 }
 
-// Of 8 micro-batches, wherever they and the experts are.
+// A step has 8 micro-batches, which each layout deals to its ranks in another way.
 TEST_F(TrainGpt, ExpertRanksChangeNotABit) {
   const Words words = {"--model",        "qwen2moe", "--experts",       "8",  "--topk",  "2",
                        "--balance-loss", "0.1",      "--heads",         "4",  "--steps", "3",

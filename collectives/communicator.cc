@@ -255,6 +255,13 @@ CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
   return *impl;
 }
 
+// The inside that a call goes to.
+const std::shared_ptr<CommunicatorImpl>& in_queue(const std::shared_ptr<CommunicatorImpl>& impl,
+                                                  const CallOptions& options) {
+  if (!impl) refuse_empty();
+  return options.queue == 0 ? impl : impl->queue_of(options.queue);
+}
+
 }  // namespace
 
 int Communicator::rank() const { return require(impl_).rank(); }
@@ -303,6 +310,8 @@ Communicator Communicator::split(int color, int key) {
 Communicator Communicator::create(std::span<const int> ranks, int tag) {
   return Communicator(require(impl_).create(ranks, tag));
 }
+
+void Communicator::open_queues(int count) { require(impl_).open_queues(count); }
 
 namespace {
 
@@ -388,27 +397,29 @@ void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Reques
 }  // namespace
 
 Work Communicator::start(const Request& request, const CallOptions& options) {
-  if (is_on_device(request, require(impl_))) {
-    start_on_device(impl_, request, options);
+  const std::shared_ptr<CommunicatorImpl>& impl = in_queue(impl_, options);
+  if (is_on_device(request, *impl)) {
+    start_on_device(impl, request, options);
     return {};
   }
-  Work work(impl_, require(impl_).start(request, options));
+  Work work(impl, impl->start(request, options));
   internal::join_group(work);
   return work;
 }
 
 void Communicator::run(const Request& request, const CallOptions& options) {
-  if (internal::in_group() || is_on_device(request, require(impl_))) {
+  CommunicatorImpl& impl = *in_queue(impl_, options);
+  if (internal::in_group() || is_on_device(request, impl)) {
     start(request, options);
   } else {
-    require(impl_).run(request, options);
+    impl.run(request, options);
   }
 }
 
 MessageInfo Communicator::recv(Buffer buffer, int from, const CallOptions& options) {
   const Request request = Request::recv(buffer, from);
   const bool is_simple = !internal::in_group() && buffer.space == MemorySpace::host;
-  if (is_simple) return require(impl_).receive(request, options);
+  if (is_simple) return in_queue(impl_, options)->receive(request, options);
   start(request, options);
   return {};
 }
@@ -422,17 +433,18 @@ MessageInfo Communicator::await_message(int from, int tag) {
 }
 
 std::string Communicator::algorithm_of(const Request& request, const CallOptions& options) {
-  if (is_on_device(request, require(impl_)))
-    return require(impl_).algorithm_on_device(request, options);
+  CommunicatorImpl& impl = *in_queue(impl_, options);
+  if (is_on_device(request, impl)) return impl.algorithm_on_device(request, options);
   return prepare(request, options).algorithm();
 }
 
 Prepared Communicator::prepare(const Request& request, const CallOptions& options) {
-  if (is_on_device(request, require(impl_))) {
+  const std::shared_ptr<CommunicatorImpl>& impl = in_queue(impl_, options);
+  if (is_on_device(request, *impl)) {
     throw Error(ErrorCode::unsupported, "prepare: the buffers are device memory",
                 {.remedy = "capture the calls into a CUDA graph, and launch that"});
   }
-  return Prepared(impl_, require(impl_).prepare(request, options));
+  return Prepared(impl, impl->prepare(request, options));
 }
 
 std::shared_ptr<CommunicatorImpl> Prepared::comm() const {

@@ -11,8 +11,8 @@
 // Error(rank_died) within seconds. After an error the communicator is aborted for good.
 //
 // Threads: calls on one communicator may come from any thread; they are ordered by who calls first,
-// so concurrent collectives on one communicator need an order of the caller's making. Different
-// communicators are independent.
+// so concurrent collectives on one communicator need an order of the caller's making, or a queue
+// for each thread (open_queues()). Different communicators are independent.
 //
 // Counts are in elements. What each call reads, writes and allows in place is said in request.h.
 //
@@ -154,6 +154,8 @@ struct CallOptions {
   int tag = 0;
   // Of a receive: than its buffer. Else that is an Error(mismatch), as a longer one always is.
   bool may_be_shorter = false;
+  // The queue of the communicator that the call goes into: 0, or one of open_queues().
+  int queue = 0;
 };
 
 // A call that is planned: start() does no more than start it. The buffers stay the same; one start
@@ -223,6 +225,16 @@ class Communicator {
   // of them, where the ranks give another order, and Error(timeout) where one does not call.
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
+
+  // The collectives of one queue run one after the other, those of different queues side by side:
+  // a call goes into the one that its CallOptions name. Each queue has an order of calls of its
+  // own, which must be equal on all ranks, and messages of its own. Every failure is that of the
+  // whole communicator. Collective; queues 1 to `count` are open afterwards, until the communicator
+  // is destroyed. They exist on this communicator alone: what split(), create(), shrink() and
+  // grow() return has none. Throws Error(invalid_argument) for a count that is not in 0 to
+  // kMostQueues, or smaller than the number of queues that are open.
+  static constexpr int kMostQueues = 16;
+  void open_queues(int count);
 
   // For when members have died (Error(rank_died)), of a communicator that was aborted or not.
   // Collective among the members that are left, any of which may die meanwhile, also rank 0. They

@@ -79,6 +79,7 @@ OptionsOfCall::OptionsOfCall(const tutti_call_options_t* given) {
   options_.deterministic = known.deterministic != 0;
   options_.tag = known.tag;
   options_.may_be_shorter = known.may_be_shorter != 0;
+  options_.queue = known.queue > INT32_MAX ? INT32_MAX : static_cast<int>(known.queue);
 }
 
 tutti_message_t& checked_message(tutti_message_t* message) {

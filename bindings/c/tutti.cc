@@ -100,6 +100,11 @@ tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t cou
   });
 }
 
+tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count) {
+  static_assert(TUTTI_MOST_QUEUES == tutti::Communicator::kMostQueues);
+  return guarded([&] { of(comm).open_queues(count); });
+}
+
 tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t hook, void* context) {
   return guarded([&] {
     if (hook == nullptr) return of(comm).while_waiting({});

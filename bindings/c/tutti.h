@@ -186,9 +186,10 @@ typedef struct tutti_call_options {
   /* The call starts when these are complete, on whatever communicator, and fails if one does. */
   tutti_work_t* const* after;
   size_t after_count;
+  int64_t queue; /* the queue of the communicator that the call goes into (tutti_open_queues()) */
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0, NULL, 0 }
+  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0, NULL, 0, 0 }
 
 /* Of receives: a message from whichever rank comes first, and with any tag. */
 #define TUTTI_ANY_SOURCE (-1)
@@ -320,6 +321,12 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
  * a work whose call was in flight has failed with TUTTI_ABORTED, and a prepared call cannot be
  * started (TUTTI_INVALID_ARGUMENT). NULL is allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
+
+/* Collective. Opens queues 1 to `count` beside queue 0: the collectives of one queue run one after
+ * the other, those of different queues side by side. Each has an order of calls and messages of its
+ * own; every failure is that of the whole communicator. There are TUTTI_MOST_QUEUES at most. */
+#define TUTTI_MOST_QUEUES 16
+TUTTI_API tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count);
 
 /* A new communicator of `count` ranks of this one, in this order: called by them only, without a
  * word from the others. Threads may make communicators of different ranks at the same time; a tag

@@ -14,12 +14,13 @@ namespace tutti::internal {
 
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
                                    std::vector<int> members, int rank, uint64_t epoch,
-                                   const CommunicatorImpl* parent)
+                                   Origin origin)
     : engine_(std::move(engine)),
       id_(id),
       members_(std::move(members)),
       rank_(rank),
       epoch_(epoch),
+      origin_(origin),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
       stall_(rank_, members_, recorder_, stall_channel()),
@@ -34,7 +35,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
   // tells them why.
   engine_->control().attach(id_, members_, this);
   try {
-    open_transport(parent);
+    open_transport();
     if (paths_) paths_->wait_for_host();
   } catch (const Error& error) {
     engine_->control().poison(id_, abort_.raised() ? abort_.error() : error);
@@ -57,6 +58,7 @@ CommunicatorImpl::~CommunicatorImpl() {
                              .rank = members_[rank_]}));
   }
   if (survivors_.grow_failed()) engine_->spares().abandon();
+  close_queues();
   devices_.leave([this] { return meet_all(); });
   engine_->remove(this);
   lock_for_call();  // whoever sleeps on it lets go
@@ -219,7 +221,8 @@ void CommunicatorImpl::while_waiting(std::function<void()> hook) {
 void CommunicatorImpl::raise_everywhere(const Error& error) {
   engine_->control().poison(id_, error);
   on_abort(error);
-  if (whole_ != nullptr) whole_->raise_everywhere(error);
+  if (origin_.is_part) origin_.parent->raise_everywhere(error);
+  fail_queues(error);
 }
 
 // What a death brings about is told as that death: of `error` the rank is not to blame.
@@ -279,9 +282,9 @@ void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int 
                                       uint32_t their_call, const Signature& theirs) {
   raise_everywhere(Error(
       ErrorCode::mismatch,
-      cat("the calls of two ranks do not fit together: in its call ", call, " ", describe(rank_),
-          " called ", to_string(mine), "; in its call ", their_call, " ", describe(peer),
-          " called ", to_string(theirs)),
+      cat("the calls of two ranks do not fit together: in its ", name_of_call(call), " ",
+          describe(rank_), " called ", to_string(mine), "; in its ", name_of_call(their_call), " ",
+          describe(peer), " called ", to_string(theirs)),
       {.cause = call == their_call
                     ? "the ranks passed different arguments"
                     : "one of the ranks made a call that the other did not, or in another order",

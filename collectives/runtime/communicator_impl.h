@@ -55,12 +55,20 @@ std::shared_ptr<void> allocate_on_device(size_t bytes);
 // Makes communicators of the engine's job. The engine's handle outlives the returned function.
 MakeTogether maker(const std::shared_ptr<Engine>& engine);
 
+// Which communicator another one is made of, and what for.
+struct Origin {
+  CommunicatorImpl* parent = nullptr;
+  bool is_part = false;  // the parent makes it for itself: they fail together
+  int queue = 0;         // its number among the parent's queues, if it is one
+};
+
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
  public:
-  // Collective among `members` (world ranks; position = rank here). An abort of `parent` meanwhile
-  // ends it, as does one of the new communicator: by a member that cannot make it, or has died.
+  // Collective among `members` (world ranks; position = rank here). An abort of the parent
+  // meanwhile ends it, as does one of the new communicator: by a member that cannot make it, or has
+  // died.
   CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
-                   uint64_t epoch, const CommunicatorImpl* parent = nullptr);
+                   uint64_t epoch, Origin origin = {});
   ~CommunicatorImpl() override;
 
   int rank() const override { return rank_; }
@@ -89,6 +97,9 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   std::string algorithm_on_device(const Request& request, const CallOptions& options);
   // How the ranks reach each other; null where there is only one.
   Paths* paths() { return paths_.get(); }
+  void open_queues(int count);
+  // Queue `number`, from 1. Throws Error(invalid_argument) for one that is not open.
+  const std::shared_ptr<CommunicatorImpl>& queue_of(int number);
 
   std::shared_ptr<const Operation> prepare(const Request& request, const CallOptions& options);
   // Null when the call is complete at once.
@@ -137,7 +148,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
 
  private:
   // setup.cc
-  void open_transport(const CommunicatorImpl* parent);
+  void open_transport();
   void close_transport();
   Paths::Events path_events();
   StallWatch::Channel stall_channel();
@@ -164,9 +175,14 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   // on_device.cc
   DeviceRequest device_request(const Request& request, const CallOptions& options);
   std::unique_ptr<DeviceRoutes> make_device_routes(int device);
-  std::shared_ptr<CommunicatorImpl> part(int color, int key);
+  std::shared_ptr<CommunicatorImpl> split_off(int color, int key, Origin origin);
   std::vector<std::byte> exchange(std::span<const std::byte> mine);
   bool meet_all();
+
+  // queues.cc
+  void close_queues();
+  void fail_queues(const Error& error);
+  std::string name_of_call(uint32_t call) const;
 
   // communicator_impl.cc
   std::unique_lock<std::mutex> lock_for_call();
@@ -210,6 +226,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   const std::vector<int> members_;
   const int rank_;
   const uint64_t epoch_;  // Membership::epoch
+  const Origin origin_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::chrono::nanoseconds timeout_;
   const int64_t late_ns_;  // to wait so long for a rank is worth a warning; 0: never
@@ -226,8 +243,11 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 
   DeviceFront devices_;
-  // Of one that a communicator has made for itself: it fails with this one.
-  CommunicatorImpl* whole_ = nullptr;
+  // Queues 1, 2, ...: each a communicator of the same ranks, and a part of this one. Reserved at
+  // once for the most there can be, so that calls may read one while others are opened.
+  std::mutex queues_mutex_;
+  std::vector<std::shared_ptr<CommunicatorImpl>> queues_;
+  std::atomic<int> queues_open_{0};
 
   Survivors survivors_;
 

@@ -145,7 +145,8 @@ std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
                      .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },
                      .misfit = misfit},
       .hosts = Hosts::of(places),
-      .split = [this](int color, int key) { return part(color, key); },
+      .split = [this](int color,
+                      int key) { return split_off(color, key, {.parent = this, .is_part = true}); },
       .start = [this](const Request& own,
                       const CallOptions& options) { return start_unowned(own, options); },
       .failed =
@@ -154,12 +155,6 @@ std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
           },
       .aborted = [this] { return failure(); }};
   return std::make_unique<DeviceRoutes>(device, std::move(means));
-}
-
-std::shared_ptr<CommunicatorImpl> CommunicatorImpl::part(int color, int key) {
-  std::shared_ptr<CommunicatorImpl> made = split(color, key);
-  made->whole_ = this;
-  return made;
 }
 
 Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& options) {

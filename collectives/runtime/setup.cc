@@ -64,11 +64,11 @@ std::vector<Place> CommunicatorImpl::places() const {
   return places;
 }
 
-void CommunicatorImpl::open_transport(const CommunicatorImpl* parent) {
+void CommunicatorImpl::open_transport() {
   if (size() == 1) return;
-  const auto throw_if_aborted = [this, parent] {
+  const auto throw_if_aborted = [this] {
     abort_.throw_if_raised();
-    if (parent != nullptr) parent->abort_.throw_if_raised();
+    if (origin_.parent != nullptr) origin_.parent->abort_.throw_if_raised();
   };
   paths_ = std::make_unique<Paths>(engine_->endpoint(), id_, members_, rank_, path_events(),
                                    throw_if_aborted);
@@ -163,6 +163,10 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
 // All members make the same splits of a communicator in the same order, so the new one's id is the
 // same everywhere without a word.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
+  return split_off(color, key, {.parent = this});
+}
+
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key, Origin origin) {
   struct Choice {
     int64_t color;
     int64_t key;
@@ -191,7 +195,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   for (int& r : chosen) r = members_[r];
   uint64_t id = id_;
   for (const uint64_t part : {uint64_t{ordinal}, static_cast<uint64_t>(color)}) id = mix(id + part);
-  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank, epoch_, this);
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank, epoch_,
+                                            origin);
 }
 
 // Without a word from other ranks, or all of them would have to call. The members must have begun,
@@ -216,7 +221,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> 
   std::vector<int> chosen;
   for (const int r : ranks) chosen.push_back(members_[static_cast<size_t>(r)]);
   return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine),
-                                            epoch_, this);
+                                            epoch_, Origin{.parent = this});
 }
 
 void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {

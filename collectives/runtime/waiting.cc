@@ -226,7 +226,7 @@ void CommunicatorImpl::time_out(const Operation& operation) {
       Error(ErrorCode::timeout,
             cat(describe(rank_), " gave up after ",
                 std::chrono::duration<double>(operation.timeout).count(), " s in ",
-                !operation.point_to_point() ? cat("call ", operation.number, ", ") : std::string(),
+                !operation.point_to_point() ? cat(name_of_call(operation.number), ", ") : "",
                 to_string(operation.compiled->signature), missing.text),
             {.cause = "a rank is stuck, slow, or makes other calls",
              .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",

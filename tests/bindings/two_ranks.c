@@ -248,6 +248,14 @@ static void check_completion(tutti_comm_t* world) {
   check(tutti_create(world, NULL, 1, 0, &group) == TUTTI_INVALID_ARGUMENT && group == NULL,
         "no list of ranks");
   check(tutti_create(world, backwards, (size_t)size, 3, &group) == TUTTI_OK, "tutti_create again");
+  check(tutti_open_queues(world, 1) == TUTTI_OK, "tutti_open_queues");
+  check(tutti_open_queues(world, TUTTI_MOST_QUEUES + 1) == TUTTI_INVALID_ARGUMENT,
+        "too many queues");
+  tutti_call_options_t queued = TUTTI_CALL_OPTIONS_INIT;
+  queued.queue = 1;
+  check(tutti_barrier(world, &queued) == TUTTI_OK, "a call in a queue");
+  queued.queue = 2;
+  check(tutti_barrier(world, &queued) == TUTTI_INVALID_ARGUMENT, "a queue that is not open");
   check(tutti_while_waiting(world, count_turn, &turns) == TUTTI_OK, "tutti_while_waiting");
   tutti_work_t* first = NULL;
   tutti_work_t* second = NULL;

@@ -148,6 +148,10 @@ void Communicator::run(const char* name, Block block) {
                   });
 }
 
+void Communicator::open_queues(int32_t count) {
+  run("open_queues", [count](tutti_comm_t* comm) { return tutti_open_queues(comm, count); });
+}
+
 std::unique_ptr<Communicator> Communicator::split(int32_t color, int32_t key) {
   Making part;
   run("split", [color, key, &part](tutti_comm_t* comm) {

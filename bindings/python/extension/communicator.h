@@ -59,6 +59,7 @@ class Communicator {
   // Nobody will wait for the call: it ends once it is complete.
   void abandon(Calls::iterator call);
 
+  void open_queues(int32_t count);
   std::unique_ptr<Communicator> split(int32_t color, int32_t key);
   std::unique_ptr<Communicator> create(const std::vector<int32_t>& ranks, int32_t tag);
   std::unique_ptr<Communicator> shrink();

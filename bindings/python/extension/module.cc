@@ -26,7 +26,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
            nb::handle result, tutti_op_t op, int32_t root, const Counts& input_counts,
            const Counts& output_counts, int32_t tag, bool may_be_shorter,
            std::optional<double> timeout, const std::optional<std::string>& algorithm,
-           bool deterministic) {
+           bool deterministic, int32_t queue) {
   Request request{
       .collective = collective, .input = input, .output = output, .op = op, .root = root};
   if (input_counts) request.input_counts = &*input_counts;
@@ -37,6 +37,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (timeout) request.options.timeout = *timeout == 0 ? INFINITY : *timeout;
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;
+  request.options.queue = queue;
   auto& communicator = *nb::inst_ptr<Communicator>(self);
   return {self, communicator.start(request), result, collective == TUTTI_RECV};
 }
@@ -57,12 +58,13 @@ void bind_communicator(nb::module_& module) {
           [](const Communicator& self) { return nb::capsule(self.handle(), "tutti_comm_t"); },
           nb::for_getter(nb::sig("def capsule(self) -> typing.Any")),
           "The library's handle, for tutti._training.")
-      .def("start", &start, nb::arg("collective"), nb::arg("input").none(),
-           nb::arg("output").none(), nb::arg("result").none(),
-           nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,
-           nb::arg("input_counts") = nb::none(), nb::arg("output_counts") = nb::none(),
-           nb::arg("tag") = 0, nb::arg("may_be_shorter") = false, nb::arg("timeout") = nb::none(),
-           nb::arg("algorithm") = nb::none(), nb::arg("deterministic") = false)
+      .def(
+          "start", &start, nb::arg("collective"), nb::arg("input").none(), nb::arg("output").none(),
+          nb::arg("result").none(), nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,
+          nb::arg("input_counts") = nb::none(), nb::arg("output_counts") = nb::none(),
+          nb::arg("tag") = 0, nb::arg("may_be_shorter") = false, nb::arg("timeout") = nb::none(),
+          nb::arg("algorithm") = nb::none(), nb::arg("deterministic") = false, nb::arg("queue") = 0)
+      .def("open_queues", &Communicator::open_queues, nb::arg("count"))
       .def("split", &Communicator::split, nb::arg("color"), nb::arg("key"),
            nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
       .def("create", &Communicator::create, nb::arg("ranks"), nb::arg("tag"))

@@ -41,6 +41,7 @@ class Options(TypedDict, total=False):
     timeout: float
     algorithm: str  # else the library chooses; `tutti bench COLLECTIVE --algorithm list` names them
     deterministic: bool  # the bits depend on the inputs and the number of ranks only
+    queue: int  # the queue of the communicator that the call goes into; see open_queues()
 
 
 def _op(name: str) -> int:
@@ -121,6 +122,12 @@ class Communicator:
         None a rank joins none, and gets None. All ranks call."""
         part = self._handle.split(-1 if color is None else color, key)
         return None if part is None else Communicator(part)
+
+    def open_queues(self, count: int) -> None:
+        """Opens queues 1 to `count`; all ranks call. The collectives of one queue run one after the
+        other, those of different queues side by side. Each has an order of calls and messages of its
+        own; every failure is that of the whole communicator."""
+        self._handle.open_queues(count)
 
     def create(self, ranks: Sequence[int], tag: int = 0) -> Communicator:
         """A new communicator of these ranks, in this order; only they call. A tag tells apart what

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jobs import on_ranks
+from tutti import Error
 
 DTYPES = [
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -231,6 +232,17 @@ def test_parts(world):
     part.close()
     part.close()
     assert world.all_reduce(1) == 3
+
+
+@on_ranks(3)
+def test_queues(world):
+    world.open_queues(2)
+    queues = [0, 1, 2]
+    turned = queues[world.rank :] + queues[: world.rank]
+    works = {queue: world.all_gather_async([queue], queue=queue) for queue in turned}
+    assert [works[queue].wait().tolist() for queue in queues] == [[[q]] * 3 for q in queues]
+    with pytest.raises(Error, match="queue 3 is not open"):
+        world.barrier(queue=3)
 
 
 @on_ranks(2)

@@ -103,26 +103,6 @@ bool same(const std::vector<Step>& a, const std::vector<Step>& b) {
   });
 }
 
-TEST(EvenPart, CutsEverythingOnce) {
-  EXPECT_EQ(even_part(14, 0, 4), (Range{0, 4}));
-  EXPECT_EQ(even_part(14, 1, 4), (Range{4, 8}));
-  EXPECT_EQ(even_part(14, 2, 4), (Range{8, 11}));
-  EXPECT_EQ(even_part(14, 3, 4), (Range{11, 14}));
-  for (uint64_t count = 0; count < 20; ++count) {
-    for (uint64_t parts = 1; parts < 10; ++parts) {
-      uint64_t end = 0;
-      for (uint64_t part = 0; part < parts; ++part) {
-        const Range range = even_part(count, part, parts);
-        EXPECT_EQ(range.begin, end);
-        EXPECT_GE(range.size(), count / parts);
-        EXPECT_LE(range.size(), (count + parts - 1) / parts);
-        end = range.end;
-      }
-      EXPECT_EQ(end, count);
-    }
-  }
-}
-
 TEST(Feed, TakesEverySampleOfAnEpochOnce) {
   const Numbers set(23, 1);
   for (const int ranks : {1, 2, 3, 5}) {

@@ -20,6 +20,7 @@
 
 #include "collectives/communicator.h"
 #include "training/core/activation_layout.h"
+#include "training/core/placement.h"
 #include "training/core/tensor.h"
 
 namespace tutti::training::pipeline {
@@ -56,11 +57,8 @@ class Boundary {
   int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  struct Part {
-    int64_t first = 0;  // element
-    int64_t count = 0;
-  };
-  Part part(int64_t elements, int rank) const;
+  // The elements that a tensor rank sends: what each has by itself is sent as a whole.
+  Share part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 
   Communicator stages_;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/core/placement.h"
 
 namespace tutti::training {
 namespace {
@@ -29,11 +30,12 @@ std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
 // Of a step's micro-batches the rank's; one of weight 0 where it has none.
 template <typename Fill>
 std::vector<Batch> own_batches(uint64_t count, const FeedOptions& options, const Fill& fill) {
-  const Range own =
-      even_part(count, static_cast<uint64_t>(options.rank), static_cast<uint64_t>(options.ranks));
+  const Share own = even_share(static_cast<int64_t>(count), options.rank, options.ranks);
   std::vector<Batch> batches;
-  for (uint64_t index = own.begin; index < own.end; ++index) fill(index, batches.emplace_back());
-  if (own.size() == 0 && count > 0) {
+  for (int64_t index = own.first; index < own.first + own.count; ++index) {
+    fill(static_cast<uint64_t>(index), batches.emplace_back());
+  }
+  if (own.count == 0 && count > 0) {
     fill(count - 1, batches.emplace_back());
     batches.back().weight = 0;
   }
@@ -47,13 +49,6 @@ std::vector<Batch> own_batches(uint64_t count, const FeedOptions& options, const
 uint64_t divide_up(uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; }
 
 }  // namespace
-
-Range even_part(uint64_t count, uint64_t part, uint64_t parts) {
-  const uint64_t each = count / parts;
-  const uint64_t left_over = count % parts;
-  const uint64_t begin = part * each + std::min(part, left_over);
-  return {begin, begin + each + (part < left_over ? 1 : 0)};
-}
 
 Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
     : sets_(std::move(sets)),
@@ -90,21 +85,21 @@ std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
 }
 
 StepFeed Feed::make(uint64_t step) const {
-  const Range samples{step * options_.batch,
-                      std::min((step + 1) * options_.batch, options_.samples)};
-  const uint64_t count = divide_up(samples.size(), options_.micro_batch);
+  const uint64_t first = step * options_.batch;
+  const uint64_t end = std::min(first + options_.batch, options_.samples);
+  const uint64_t count = divide_up(end - first, options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
   const auto fill = [&](uint64_t micro_batch, Batch& batch) {
-    batch.first_sample = samples.begin + micro_batch * options_.micro_batch;
-    const uint64_t end = std::min(batch.first_sample + options_.micro_batch, samples.end);
-    for (uint64_t index = batch.first_sample; index < end; ++index) {
+    batch.first_sample = first + micro_batch * options_.micro_batch;
+    const uint64_t last = std::min(batch.first_sample + options_.micro_batch, end);
+    for (uint64_t index = batch.first_sample; index < last; ++index) {
       const Sample sample = sampler_.sample(index);
       sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
     }
   };
   return {.own = own_batches(count, options_, fill),
           .passes = divide_up(count, ranks),
-          .samples = samples.size()};
+          .samples = end - first};
 }
 
 StepFeed Feed::validation(uint64_t max_samples) const {

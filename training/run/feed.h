@@ -20,17 +20,6 @@
 
 namespace tutti::training {
 
-// A range of samples or micro-batches.
-struct Range {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  uint64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
-};
-
-// Part `part` of `parts` of [0, count): sizes differ by at most 1, and may be 0.
-Range even_part(uint64_t count, uint64_t part, uint64_t parts);
-
 struct FeedOptions {
   uint64_t batch = 32;       // samples a step, over all ranks
   uint64_t micro_batch = 8;  // samples of one forward and backward pass

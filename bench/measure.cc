@@ -48,22 +48,6 @@ uint64_t real_bytes(const Case& c, int ranks) {
   return element_count(c, ranks) * blocks_of(c.collective, ranks) * size_of(c.dtype);
 }
 
-double bus_factor(Collective collective, int ranks) {
-  const double p = ranks;
-  switch (collective) {
-    case Collective::all_reduce:
-      return 2 * (p - 1) / p;
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::all_to_all:
-      return (p - 1) / p;
-    default:
-      return 1;
-  }
-}
-
 Measurement::Measurement(Communicator& comm, const Case& c)
     : comm_(comm), case_(c), layout_(layout_of(c, comm.size())) {
   const int rank = comm.rank();

@@ -47,8 +47,6 @@ std::string name(Collective collective, bool uneven);
 uint64_t element_count(const Case& c, int ranks);
 // Bytes that these elements really are.
 uint64_t real_bytes(const Case& c, int ranks);
-// busbw = algbw * factor, as nccl-tests defines it.
-double bus_factor(Collective collective, int ranks);
 
 // A case's buffers, filled and ready; timed in several rounds, so that peers, or other algorithms,
 // can be timed in between. Root is rank 0.

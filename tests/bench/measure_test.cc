@@ -94,16 +94,5 @@ TEST(Measurement, ADeterministicResultMustBeCanonical) {
   });
 }
 
-TEST(BusFactor, IsThatOfNcclTests) {
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
-  for (const Collective c : {Collective::all_gather, Collective::reduce_scatter, Collective::gather,
-                             Collective::scatter, Collective::all_to_all}) {
-    EXPECT_DOUBLE_EQ(bus_factor(c, 4), 0.75) << tutti::name(c);
-  }
-  for (const Collective c : {Collective::broadcast, Collective::reduce, Collective::send_recv}) {
-    EXPECT_DOUBLE_EQ(bus_factor(c, 4), 1) << tutti::name(c);
-  }
-}
-
 }  // namespace
 }  // namespace tutti::bench

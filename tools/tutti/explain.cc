@@ -17,12 +17,13 @@
 #include "base/json.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "bench/measure.h"
 #include "collectives/cost/gpu_costs.h"
 #include "collectives/cost/imagined_machine.h"
 #include "collectives/cost/planner.h"
 #include "collectives/interchange/msccl_import.h"
+#include "collectives/program/bus_factor.h"
 #include "tools/launcher/placement.h"
+#include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 #include "tools/tutti/named.h"
@@ -44,6 +45,7 @@ struct ExplainOptions {
   std::string transport = "auto";
   bool deterministic = false;
   std::string gpu;
+  std::string cluster;
   std::string buffers = "user";
   std::string json;
   bool all_sizes = false;  // of a GPU: when none is given
@@ -118,7 +120,7 @@ std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
 // In GB/s, as `tutti bench` computes it. Barriers move nothing.
 double busbw(const Question& question, double seconds) {
   const double algbw = static_cast<double>(question.bytes) / seconds / 1e9;
-  return algbw * bench::bus_factor(question.collective, question.ranks);
+  return algbw * bus_factor(question.collective, question.ranks);
 }
 
 Json to_json(const Candidate& candidate, const Question& question) {
@@ -246,6 +248,20 @@ void refuse_what_is_not_of_gpus(const Command& command) {
   }
 }
 
+int run_cluster(const Command& command, const ExplainOptions& options) {
+  for (const char* option :
+       {"--transport", "--group", "--gpu", "--buffers", "--root", "--dtype", "--deterministic"}) {
+    if (command.count(option) > 0) throw UsageError(cat("--cluster excludes ", option));
+  }
+  const std::optional<int> ranks =
+      command.count("--ranks") > 0 ? std::optional(options.ranks) : std::nullopt;
+  return explain_on_cluster({.cluster = load_cluster(options.cluster, ranks),
+                             .text = options.cluster,
+                             .collective = collective_named(options.collective),
+                             .bytes = {static_cast<double>(parse_bytes(options.bytes))},
+                             .json = options.json});
+}
+
 }  // namespace
 
 uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
@@ -278,16 +294,23 @@ void add_explain(CommandLine& line) {
           "from 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
+      .add_option("--cluster", o->cluster,
+                  "what NCCL's algorithms take on a cluster of GPUs: a name, a line or a file; see "
+                  "below")
+      .type_name("CLUSTER");
+  command
       .add_option("--buffers", o->buffers,
                   "of GPUs, as in `tutti bench`: user, registered (windows), library (windows that "
                   "a switch adds up)")
       .one_of({"user", "registered", "library"})
       .show_default();
   command.add_option("--json", o->json, "write the prices to this file").type_name("FILE");
-  command.footer(
-      "Examples:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M\n"
-      "  tutti explain all_reduce -n 8 --gpu h100");
+  command.footer(cat(kClusterHelp,
+                     "\nExamples:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M\n"
+                     "  tutti explain all_reduce -n 8 --gpu h100\n"
+                     "  tutti explain all_gather --cluster p5:32 --bytes 32M"));
   command.runs([command, o] {
+    if (!o->cluster.empty()) return run_cluster(command, *o);
     if (o->gpu.empty() && command.count("--buffers") > 0) {
       throw UsageError("--buffers without --gpu");
     }

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "bench/measure.h"
 #include "collectives/cost/gpu_costs.h"
 #include "collectives/cost/gpu_planner.h"
+#include "collectives/program/bus_factor.h"
 #include "tools/tutti/explain.h"
 
 namespace tutti::tool {
@@ -96,7 +96,7 @@ class Explanation {
 
   double busbw(const GpuCandidate& candidate, uint64_t bytes) const {
     return static_cast<double>(bytes) / candidate.prediction.seconds * 1e-9 *
-           bench::bus_factor(q_.wanted.collective, q_.ranks);
+           bus_factor(q_.wanted.collective, q_.ranks);
   }
 
   // Once, not by each protocol.

@@ -26,8 +26,10 @@
 #include "collectives/cost/cost_model.h"
 #include "collectives/cost/gpu_costs.h"
 #include "tools/launcher/captured.h"
+#include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/host_options.h"
+#include "tools/tutti/named.h"
 #include "tools/tutti/tune_turns.h"
 #include "transport/path_class.h"
 
@@ -45,6 +47,7 @@ struct TuneOptions {
   std::string measure;  // what the ranks that this command starts shall time
   double within = 0;    // in so many seconds
   bool thorough = false;
+  FitOptions fit;
 };
 
 // What is to become a file: nobody reads half of it.
@@ -243,7 +246,16 @@ int tune_gpus(const TuneOptions& options) {
   return 0;
 }
 
-int run(const TuneOptions& options) {
+int run(const Command& command, TuneOptions& options) {
+  for (const char* option : {"--cluster", "--collective"}) {
+    if (options.fit.table.empty() && command.count(option) > 0) {
+      throw UsageError(cat(option, " is of --fit"));
+    }
+  }
+  if (!options.fit.table.empty()) {
+    options.fit.json = options.json;
+    return fit_cluster(options.fit);
+  }
   if (!options.measure.empty()) return measure(options);
   if (options.device == "cuda") return tune_gpus(options);
   return options.check ? check(options) : tune(options);
@@ -256,6 +268,20 @@ void add_tune(CommandLine& line) {
   Command command =
       line.add("tune", "measure this machine, so that the choice of algorithms fits it");
   command.add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
+  command
+      .add_option("--fit", o->fit.table,
+                  "measure nothing, but fit a cluster's parameters to this table: what nccl-tests "
+                  "printed, or CSV; they go to --json FILE, or beside the table")
+      .type_name("TABLE");
+  command
+      .add_option("--cluster", o->fit.cluster,
+                  "with --fit: what it begins with, as in `tutti simulate --cluster`; also the "
+                  "hosts and GPUs of a table that does not tell them")
+      .type_name("CLUSTER");
+  command
+      .add_option("--collective", o->fit.collective,
+                  "with --fit: of a table that does not say what was measured")
+      .suggest(collective_names());
   add_host_options(command, o->places);
   command.add_flag("--check", o->check, "compare predicted with measured times instead");
   command
@@ -276,8 +302,10 @@ void add_tune(CommandLine& line) {
       "Examples:\n"
       "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M\n"
       "  tutti tune --hosts node1,node2\n"
-      "  tutti tune --device cuda && tutti explain all_reduce -n 8 --gpu h100");
-  command.runs([o] { return run(*o); });
+      "  tutti tune --device cuda && tutti explain all_reduce -n 8 --gpu h100\n"
+      "  tutti tune --fit all_reduce.log --cluster p5 --json ours.json\n"
+      "  tutti simulate all_reduce --cluster ours.json -n 256 --bytes 1M,1G");
+  command.runs([command, o] { return run(command, *o); });
 }
 
 }  // namespace tutti::tool

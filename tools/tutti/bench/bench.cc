@@ -14,6 +14,7 @@
 #include "collectives/communicator.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/program/bus_factor.h"
 #include "tools/launcher/launcher.h"
 #include "tools/launcher/placement.h"
 #include "tools/tutti/bench/options.h"
@@ -147,14 +148,14 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     check(series[i], c, row.algorithm);
     row.time_us = median(series[i].times_us);
     row.min_us = *std::ranges::min_element(series[i].times_us);
-    const double bus_factor = bench::bus_factor(c.collective, comm.size());
+    const double factor = bus_factor(c.collective, comm.size());
     row.algbw = algbw(row.bytes, row.time_us);
-    row.busbw = row.algbw * bus_factor;
+    row.busbw = row.algbw * factor;
     row.wrong = series[i].wrong;
     row.digest = series[i].digest;
     if (options.in_place) {
       row.in_place_us = median(in_place[i].times_us);
-      row.in_place_busbw = algbw(row.bytes, row.in_place_us) * bus_factor;
+      row.in_place_busbw = algbw(row.bytes, row.in_place_us) * factor;
       row.wrong += in_place[i].wrong;
     }
     row.is_auto = options.all() && row.algorithm == choice;

@@ -11,8 +11,9 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "bench/measure.h"
+#include "collectives/program/bus_factor.h"
 #include "collectives/simulate/schedule.h"
+#include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/simulate/setup.h"
@@ -43,6 +44,15 @@ struct Row {
   double time_us() const { return result.time_us; }
 };
 
+std::vector<double> sizes_in(const SimulateOptions& options, Collective collective) {
+  std::vector<double> sizes;
+  for (const std::string& text : options.bytes) {
+    const uint64_t bytes = collective == Collective::barrier ? 0 : parse_bytes(text);
+    sizes.push_back(static_cast<double>(bytes));
+  }
+  return sizes;
+}
+
 class Play {
  public:
   explicit Play(const SimulateOptions& options)
@@ -66,15 +76,6 @@ class Play {
   }
 
  private:
-  static std::vector<double> sizes_in(const SimulateOptions& options, Collective collective) {
-    std::vector<double> sizes;
-    for (const std::string& text : options.bytes) {
-      const uint64_t bytes = collective == Collective::barrier ? 0 : parse_bytes(text);
-      sizes.push_back(static_cast<double>(bytes));
-    }
-    return sizes;
-  }
-
   size_t most_tried() const {
     if (on_.ranks <= kFewRanks) return std::numeric_limits<size_t>::max();
     return on_.ranks <= kManyRanks ? 4 : 2;
@@ -108,7 +109,7 @@ class Play {
     row.alike = schedule.alike;
     row.result = simulate(schedule, *on_.network, options);
     if (row.result.time_us > 0) row.algbw = bytes / row.result.time_us * 1e-3;
-    row.busbw = row.algbw * bench::bus_factor(collective_, on_.ranks);
+    row.busbw = row.algbw * bus_factor(collective_, on_.ranks);
     return row;
   }
 
@@ -182,13 +183,16 @@ class Play {
 };
 
 constexpr char kFooter[] =
-    "Networks: a file (ASTRA-sim's analytical .yml, htsim's .topo, ns-3's topology.txt, Slurm's\n"
+    "Networks, on which our programs are played: a file (ASTRA-sim's analytical .yml, htsim's "
+    ".topo, ns-3's topology.txt, Slurm's\n"
     "topology.conf) or a description, the innermost part first:\n"
     "  switch:8  ring:8  full:8  mesh:4x4  torus:4x4x4  dragonfly:groups=9,routers=4,hosts=2\n"
     "  switch:8,bandwidth=400GB/s,latency=250ns;ring:4,bandwidth=400Gbps,latency=1us\n"
     "  fat-tree:k=16  fat-tree:hosts=12500,per-leaf=32,gpus=8  rail:hosts=32,gpus=8\n"
     "Bandwidths are GB/s without a unit, latencies us; both are of one link.\n\n"
     "Examples:\n"
+    "  tutti simulate all_reduce --cluster p5:32 --bytes 1M,64M,1G\n"
+    "  tutti simulate all_gather --cluster '8xH100 x 128, NVLink 450, IB 8x50'\n"
     "  tutti simulate all_reduce --topology switch:8 --bytes 1M,64M --algorithm all\n"
     "  tutti simulate all_reduce --topology fat-tree:hosts=12500,gpus=8 --algorithm hierarchical\n"
     "  tutti simulate all_reduce -n 8 --gpu h100 --straggler 3:50\n"
@@ -246,9 +250,9 @@ void add_training(Command command, SimulateOptions& o) {
 
 void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
   const bool train = o.what == kTrain;
-  if (command.count("--topology") + command.count("--gpu") != 1) {
-    throw UsageError(command.count("--gpu") > 0 ? "--topology excludes --gpu"
-                                                : "--topology is required");
+  if (command.count("--cluster") + command.count("--gpu") != 1) {
+    throw UsageError(command.count("--gpu") > 0 ? "--cluster excludes --gpu"
+                                                : "--cluster is required");
   }
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--micro-batches",
@@ -272,6 +276,29 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   }
 }
 
+// What needs no playing: what NCCL's algorithms take on a cluster. False where programs of ours
+// are asked for: `o` then names the network that the cluster is.
+bool is_predicted(const Command& command, SimulateOptions& o) {
+  if (!is_cluster(o.topology)) return false;
+  bool plays = o.what == kTrain || !o.tries_several();
+  for (const char* option : {"--fail", "--slow", "--straggler", "--jitter", "--overhead",
+                             "--reduce-bandwidth", "--every-rank", "--slices", "--root"}) {
+    plays = plays || command.count(option) > 0;
+  }
+  if (plays) o.topology = network_of(load_cluster(o.topology, o.ranks));
+  return !plays;
+}
+
+int predict_on_cluster(const SimulateOptions& o) {
+  ClusterQuestion question;
+  question.cluster = load_cluster(o.topology, o.ranks);
+  question.text = o.topology;
+  question.collective = collective_named(o.what);
+  question.bytes = sizes_in(o, question.collective);
+  question.json = o.json;
+  return simulate_on_cluster(question);
+}
+
 }  // namespace
 
 void add_simulate(CommandLine& line) {
@@ -286,7 +313,9 @@ void add_simulate(CommandLine& line) {
         names.emplace_back("train");
         return names;
       }());
-  command.add_option("--topology", o->topology, "a file, or a description: see below");
+  command.add_option("--cluster,--topology", o->topology,
+                     "a cluster of GPUs, or a network: a name, a line, a description or a file; "
+                     "see below");
   command
       .add_option("--gpu", o->gpu,
                   "in its place, so many GPUs of one host, inside kernels: a class of `tutti "
@@ -327,13 +356,14 @@ void add_simulate(CommandLine& line) {
   command.add_flag("--every-rank", o->every_rank, "play each rank, also those that do alike");
   command.add_option("--json", o->json, "write the results here").type_name("FILE");
   add_training(command, *o);
-  command.footer(kFooter);
+  command.footer(cat(kClusterHelp, '\n', kFooter));
   command.runs([command, o] {
     refuse_what_does_not_fit(command, *o);
     if (!o->gpu.empty()) {
       if (command.count("--slices") == 0) o->slices = kSlicesOfGpus;
       take_gpu_class(*o);
     }
+    if (is_predicted(command, *o)) return predict_on_cluster(*o);
     return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
   });
 }

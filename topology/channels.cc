@@ -6,10 +6,12 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "topology/channel_packing.h"
+#include "topology/cycles.h"
 
 namespace tutti {
 namespace {
@@ -86,6 +88,7 @@ class Search {
     for_each_route([&](const Route& route) { types.insert(route.type); });
     types.erase(PathType::DIS);  // a card need not reach each rank
     for (const PathType allowed : types) relax_to(allowed);
+    if (kind_ == ChannelKind::ring && graph_.ends_forward()) take_cycles();
     assemble();
     return result_;
   }
@@ -202,6 +205,38 @@ class Search {
       here.GBps = result_.found.GBps = GBps;
       packed_ = std::move(packed);
     }
+  }
+
+  // In rings, meshes and tori of ranks, whose links carry the same: each cycle, either way around.
+  void take_cycles() {
+    std::map<int, int> rank_at;
+    for (const int node : ranks_) rank_at.emplace(node, static_cast<int>(rank_at.size()));
+    std::vector<std::vector<int>> neighbours(ranks_.size());
+    std::map<std::pair<int, int>, Arc> arc_between;
+    const double GBps = capacity_.front();
+    for (Arc arc = 0; arc < graph_.arcs(); ++arc) {
+      const auto from = rank_at.find(graph_.tail(arc));
+      const auto to = rank_at.find(graph_.head(arc));
+      if (from == rank_at.end() || to == rank_at.end() || graph_.link_of(arc).GBps != GBps) return;
+      if (!arc_between.try_emplace({from->second, to->second}, arc).second) return;
+      neighbours[static_cast<size_t>(from->second)].push_back(to->second);
+    }
+    std::vector<PackedChannel> packed;
+    for (std::vector<int>& cycle : hamiltonian_cycles(neighbours)) {
+      for (int way = 0; way < 2; ++way) {
+        PackedChannel& channel = packed.emplace_back(PackedChannel{.order = cycle});
+        for (size_t i = 0; i < cycle.size(); ++i) {
+          channel.arcs.push_back(arc_between.at({cycle[i], cycle[(i + 1) % cycle.size()]}));
+        }
+        std::reverse(cycle.begin() + 1, cycle.end());
+      }
+    }
+    const double best = result_.found.GBps * static_cast<double>(channels_);
+    if (packed.size() > kMostChannels || GBps * static_cast<double>(packed.size()) <= best) return;
+    Relaxation& last = result_.relaxations.back();
+    last.channels = channels_ = static_cast<int>(packed.size());
+    last.GBps = result_.found.GBps = GBps;
+    packed_ = {std::move(packed)};
   }
 
   // Inside of a tree a host has two children, as a leaf none: so each tree over more than two hosts

@@ -14,7 +14,8 @@
 // Found as NCCL finds them (src/graph/search.cc): ever farther paths are allowed, and one bandwidth
 // is tried after the other; of each try, as many channels as fit are found by a bounded search with
 // backtracking that takes their bandwidth from the links they use (channel_packing.h). What has the
-// most bandwidth in all is taken. Deterministic: all ranks that search the same graph find the
+// most bandwidth in all is taken. In meshes and tori cycles that share no link are looked for as
+// well (cycles.h). Deterministic: all ranks that search the same graph find the
 // same.
 #pragma once
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/support/test_data.h"
+#include "topology/channels.h"
 #include "topology/networks/load_network.h"
 
 namespace tutti {
@@ -296,6 +297,30 @@ TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
 }
 
 // Those that describe a network; of the 8-GPU DGX-1 the authors left the numbers open.
+// The most that there can be: as much as a rank with the fewest links sends.
+TEST(Networks, RingsUseAllOfMeshesAndTori) {
+  const std::pair<const char*, double> known[] = {
+      {"mesh:4x4", 100},   {"mesh:3x4", 100},     {"torus:4x4", 200},
+      {"torus:4x8", 200},  {"torus:4x4x4", 300},  {"torus:3x5", 200},
+      {"ring:6", 100},     {"torus:8x8x8", 300},  {"torus:4x8,bandwidth=80", 320}};
+  for (const auto& [description, GBps] : known) {
+    SCOPED_TRACE(description);
+    const auto made = network(description);
+    const Graph& graph = made->graph();
+    const std::vector<int> ranks = graph.rank_nodes();
+    const Channels found = find_channels(graph, ranks, ChannelKind::ring).found;
+    EXPECT_DOUBLE_EQ(found.total_GBps(), GBps);
+    const std::vector<double> use = use_of_arcs(graph, found);
+    for (Arc arc = 0; arc < graph.arcs(); ++arc) {
+      EXPECT_LE(use[static_cast<size_t>(arc)], graph.link_of(arc).GBps);
+    }
+    for (const Channel& channel : found.channels) {
+      EXPECT_EQ(channel.order.size(), ranks.size());
+      EXPECT_EQ(channel.arcs.size(), ranks.size());
+    }
+  }
+}
+
 TEST(Networks, ReadTheFilesOfOtherSimulators) {
   const std::filesystem::path networks = testing::test_data("netsim_topologies");
   if (networks.empty()) GTEST_SKIP() << testing::kNoTestData;

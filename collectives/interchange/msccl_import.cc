@@ -135,9 +135,14 @@ Imported read_found_rings(std::string_view json, const std::string& file) {
 }
 
 const Algorithm& import_algorithm(const std::string& path) {
-  const std::string text = file_text(
-      path, FileKind::program,
-      {.remedy = "name an XML file in MSCCL's format, or what `tutti topo --json` has written"});
+  return import_text(
+      file_text(path, FileKind::program,
+                {.remedy =
+                     "name an XML file in MSCCL's format, or what `tutti topo --json` has written"}),
+      path);
+}
+
+const Algorithm& import_text(const std::string& text, const std::string& path) {
   const uint64_t hash = fnv(text);
   std::lock_guard lock(cache().mutex);
   const Algorithm*& known = cache().files[{path, hash}];

@@ -32,6 +32,8 @@ Imported read_found_rings(std::string_view json, const std::string& file);
 // The same file is read once, and again when its contents have changed. Throws like the readers,
 // and Error(system) where the file cannot be read. Any thread.
 const Algorithm& import_algorithm(const std::string& path);
+// The same of a text that would stand in a file of that name.
+const Algorithm& import_text(const std::string& text, const std::string& path);
 
 // What the setting TUTTI_ALGORITHM_FILES names: beside the built-in ones, what `auto` chooses from.
 struct AlgorithmFiles {

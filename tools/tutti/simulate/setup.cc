@@ -8,8 +8,10 @@
 
 #include "base/parse_number.h"
 #include "collectives/cost/gpu_costs.h"
+#include "collectives/interchange/msccl_import.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/simulate/candidates.h"
+#include "topology/channels.h"
 #include "topology/networks/load_network.h"
 #include "topology/units.h"
 
@@ -106,9 +108,30 @@ SimulatedNetwork::SimulatedNetwork(const SimulateOptions& o)
   if (is_even && host <= kMostAsOne && ranks % host == 0) alike = host;
 }
 
+namespace {
+
+constexpr char kRings[] = "rings";
+constexpr int kMostInRings = 1024;
+
+// All-reduce over the rings that `tutti topo` finds on the network, all at a time.
+const Algorithm& found_rings(const Network& network, int ranks) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(network.node_of(rank));
+  Json rings = Json::array();
+  for (const Channel& ring : find_channels(network.graph(), nodes, ChannelKind::ring).found.channels) {
+    rings.push_back(ring.order);
+  }
+  return import_text(Json{{"rings", rings}}.dump(), kRings);
+}
+
+}  // namespace
+
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Collective collective,
                                                  const Shape& shape, double bytes, Network& network,
                                                  size_t most_for_auto) {
+  if (o.algorithm == kRings && collective == Collective::all_reduce) {
+    return {&found_rings(network, shape.ranks)};
+  }
   if (!o.tries_several()) return {&resolve_algorithm(collective, o.algorithm)};
   show_progress("looking for algorithms", -1);
   const auto candidates = simulation_candidates(
@@ -119,6 +142,11 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
     if (!candidate.excluded.empty()) continue;
     if (chosen.size() == most) break;
     chosen.push_back(candidate.algorithm);
+  }
+  // Where ranks pass on what is not theirs, few others use all links.
+  if (network.graph().ends_forward() && collective == Collective::all_reduce && shape.ranks > 2 &&
+      shape.ranks <= kMostInRings && o.fail.empty()) {
+    chosen.push_back(&found_rings(network, shape.ranks));
   }
   if (!chosen.empty()) return chosen;
   std::string reasons;

@@ -328,7 +328,8 @@ void add_simulate(CommandLine& line) {
       .show_default();
   command
       .add_option("--algorithm", o->algorithm,
-                  "a name, hierarchical(A,B,C), FILE.xml, FILE.json, auto or all")
+                  "a name, hierarchical(A,B,C), FILE.xml, FILE.json, rings (those that `tutti topo` "
+                  "finds on the network), auto or all")
       .show_default();
   command.add_option("--root", o->root, "of a collective that has one").show_default();
   command.add_option("--slices", o->slices, "send each chunk in so many pieces, which overlap")

@@ -18,6 +18,11 @@ constexpr int kTries = 48;              // of one bandwidth, each with other pre
 constexpr int kStepsOfAChannel = 1024;  // of backtracking
 constexpr double kRounding = 1e-9;      // of a bandwidth
 
+Route joined(Route first, const Route& second) {
+  first.arcs.insert(first.arcs.end(), second.arcs.begin(), second.arcs.end());
+  return first;
+}
+
 class Packing {
  public:
   Packing(const Part& part, std::span<const double> capacity, const PackingTask& task,
@@ -105,7 +110,7 @@ class Packing {
     if (!fits_and_takes(way_in)) return false;
     if (!is_ring()) {
       // Results come in by the chain's first rank, and go on to other hosts from there.
-      if (fits_and_takes(way_out(card, first)) && extend()) return true;
+      if (goes_out(card, first) && extend()) return true;
     } else if (extend()) {
       return true;
     }
@@ -113,12 +118,10 @@ class Packing {
     return false;
   }
 
-  static Route joined(Route first, const Route& second) {
-    first.arcs.insert(first.arcs.end(), second.arcs.begin(), second.arcs.end());
-    return first;
-  }
-  static Route way_out(const Card& card, int rank) {
-    return joined(card.from[static_cast<size_t>(rank)], {{card.out}});
+  bool goes_out(const Card& card, int rank) {
+    const auto number = static_cast<size_t>(rank);
+    return fits_and_takes(joined(card.from[number], {{card.out}})) ||
+           fits_and_takes(joined(card.by_peer[number], {{card.out}}));
   }
 
   bool extend() {
@@ -141,7 +144,7 @@ class Packing {
   bool close(int last) {
     if (!is_ring()) return true;
     if (now_.card >= 0) {
-      return fits_and_takes(way_out(part_.cards()[static_cast<size_t>(now_.card)], last));
+      return goes_out(part_.cards()[static_cast<size_t>(now_.card)], last);
     }
     return part_.ranks() == 1 || fits_and_takes(part_.route(last, now_.order.front()));
   }
@@ -261,10 +264,28 @@ void Part::add_cards(const Graph& graph, std::span<const int> ranks, std::span<c
     std::vector<Route> routes = routes_from(graph, rank, nodes);
     for (size_t i = 0; i < nodes.size(); ++i) cards_[i].from.push_back(std::move(routes[i]));
   }
+  for (Card& card : cards_) add_ways_by_peers(card);
   if (cards_.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("there is no way from ", graph.node(ranks.front()).name, " to a card"),
                 {.cause = "links are missing in what the machine was read from"});
+  }
+}
+
+void Part::add_ways_by_peers(Card& card) const {
+  card.by_peer.assign(card.from.size(), {});
+  const auto nearest = std::ranges::min_element(card.from, {}, &Route::type);
+  if (nearest->type > PathType::PXB) return;
+  const auto peer = static_cast<int>(nearest - card.from.begin());
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const auto number = static_cast<size_t>(rank);
+    if (rank == peer || card.from[number].type <= PathType::PXB) continue;
+    if (route(rank, peer).type > PathType::NVL) continue;
+    Route way = joined(route(rank, peer), *nearest);
+    way.type = PathType::PXN;
+    way.GBps = std::min(way.GBps, nearest->GBps);
+    way.latency_us += nearest->latency_us;
+    card.by_peer[number] = std::move(way);
   }
 }
 
@@ -296,9 +317,11 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
       if (back.type <= task.allowed) in.insert(back.arcs.back());
     }
     for (const Card& card : part.cards()) {
-      const Route& there = card.from[static_cast<size_t>(rank)];
       const Route& back = card.to[static_cast<size_t>(rank)];
-      if (there.type <= task.allowed) out.insert(there.arcs.front());
+      for (const std::vector<Route>* ways : {&card.from, &card.by_peer}) {
+        const Route& there = (*ways)[static_cast<size_t>(rank)];
+        if (there.type <= task.allowed) out.insert(there.arcs.front());
+      }
       if (back.type <= task.allowed) in.insert(back.arcs.back());
     }
     const int both = std::min(carries(out), carries(in));

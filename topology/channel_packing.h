@@ -21,6 +21,9 @@ struct Card {
   Arc in = 0;
   std::vector<Route> to;    // by rank
   std::vector<Route> from;  // by rank
+  // By rank: over NVLink to another GPU, from which the card is near (NCCL's PXN). DIS where that
+  // is of no use.
+  std::vector<Route> by_peer;
 };
 
 // The ranks among which a channel runs before it goes on elsewhere, and all routes between them.
@@ -49,6 +52,7 @@ class Part {
 
  private:
   void add_cards(const Graph& graph, std::span<const int> ranks, std::span<const int> host);
+  void add_ways_by_peers(Card& card) const;
   std::vector<std::vector<Route>> routes_;
   std::vector<Card> cards_;
 };

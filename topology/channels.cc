@@ -164,6 +164,7 @@ class Search {
       part.for_each_route(visit);
       for (const Card& card : part.cards()) {
         for (const Route& route : card.to) visit(route);
+        for (const Route& route : card.by_peer) visit(route);
       }
     }
   }

@@ -5,9 +5,9 @@
 //   o===o---o===o      Cartesian product of two circuits is decomposable into two Hamiltonian
 //   ...                circuits, 1973)
 //
-// Found by taking 2-factors (each vertex has two edges of each; Petersen, Die Theorie der regulaeren
-// graphs, 1891), which are cycles, but several, and joining these: where two edges of a square are
-// of one factor and the other two of another one, or of none, they may change places.
+// Found by taking 2-factors (each vertex has two edges of each; Petersen, Die Theorie der
+// regulaeren graphs, 1891), which are cycles, but several, and joining these: where two edges of a
+// square are of one factor and the other two of another one, or of none, they may change places.
 #pragma once
 
 #include <vector>

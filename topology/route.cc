@@ -74,8 +74,8 @@ Route route_to(const Graph& graph, const std::vector<Reached>& reached, int from
 }  // namespace
 
 std::string_view name(PathType type) {
-  static constexpr std::array<std::string_view, 9> kNames = {"LOC", "NVL", "C2C", "PIX", "PXB",
-                                                             "PHB", "SYS", "NET", "DIS"};
+  static constexpr std::array<std::string_view, 10> kNames = {"LOC", "NVL", "C2C", "PIX", "PXB",
+                                                              "PXN", "PHB", "SYS", "NET", "DIS"};
   return kNames[static_cast<size_t>(type)];
 }
 

@@ -18,6 +18,7 @@ enum class PathType : uint8_t {
   C2C,  // the link between a processor and its GPU
   PIX,  // at most one PCI switch
   PXB,  // several PCI switches, no host bridge
+  PXN,  // to a card that is so near another GPU, by NVLink and that one
   PHB,  // a host bridge: through the processor
   SYS,  // between NUMA nodes or packages
   NET,  // between hosts

@@ -136,9 +136,10 @@ Imported read_found_rings(std::string_view json, const std::string& file) {
 
 const Algorithm& import_algorithm(const std::string& path) {
   return import_text(
-      file_text(path, FileKind::program,
-                {.remedy =
-                     "name an XML file in MSCCL's format, or what `tutti topo --json` has written"}),
+      file_text(
+          path, FileKind::program,
+          {.remedy =
+               "name an XML file in MSCCL's format, or what `tutti topo --json` has written"}),
       path);
 }
 

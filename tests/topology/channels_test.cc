@@ -162,19 +162,20 @@ TEST(Channels, NameRanksBetweenWhichThereIsNoWay) {
   }
 }
 
-// Two hosts of four GPUs, each with a card of its own beside it.
-Graph two_hosts_of_rails() {
+// Two hosts of GPUs, each with a card of its own beside it. In GB/s: by the card and to it, up to
+// the processor, over NVLink.
+Graph two_hosts_of_rails(int gpus = 4, int card = 24, int up = 24, int nvlink = 240) {
   std::string text = "node net network_switch\n";
   for (int host = 0; host < 2; ++host) {
     text += cat("node numa", host, " numa_node host=", host, "\nnode nvs", host,
                 " nvlink_switch host=", host, "\n");
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < gpus; ++i) {
       const std::string id = cat(host, "_", i);
       text += cat("node sw", id, " pci_switch host=", host, "\nnode gpu", id, " gpu host=", host,
-                  "\nnode card", id, " nic host=", host, "\nlink sw", id, " numa", host,
-                  " pci 24GB/s\nlink gpu", id, " sw", id, " pci 24GB/s\nlink card", id, " sw", id,
-                  " pci 24GB/s\nlink gpu", id, " nvs", host, " nvlink 240GB/s\nlink card", id,
-                  " net network 200Gbit/s\n");
+                  "\nnode card", id, " nic host=", host, "\nlink sw", id, " numa", host, " pci ",
+                  up, "GB/s\nlink gpu", id, " sw", id, " pci ", card, "GB/s\nlink card", id, " sw",
+                  id, " pci ", card, "GB/s\nlink gpu", id, " nvs", host, " nvlink ", nvlink,
+                  "GB/s\nlink card", id, " net network ", card + 1, "GB/s\n");
     }
   }
   return parse_graph_text(text, "rails");
@@ -192,6 +193,22 @@ TEST(Channels, OverHostsTakeTheCardBesideARankAndKeepToItsRail) {
   }
   EXPECT_EQ(cards.size(), 4u);
   expect_sound(graph, "rails");
+}
+
+// NCCL's PXN, on a host as of eight H100: by the processor a ring would reach 8 GB/s of each card.
+TEST(Channels, ReachACardByTheGpuBesideIt) {
+  const Graph graph = two_hosts_of_rails(8, 48, 8, 360);
+  const ChannelSearch search = rings_of(graph);
+  EXPECT_DOUBLE_EQ(search.found.total_GBps(), 360);
+  ASSERT_EQ(search.found.channels.size(), 8u);
+  for (const Channel& channel : search.found.channels) {
+    const int card = graph.node(channel.cards[0]).number;
+    EXPECT_EQ(channel.order.front(), card) << "it comes in beside the card";
+    for (const Arc arc : channel.arcs) {
+      EXPECT_NE(graph.node(graph.head(arc)).kind, NodeKind::numa_node);
+    }
+  }
+  expect_sound(graph, "by peers");
 }
 
 // The second host's switches and cards are in other places of the graph than the first one's.

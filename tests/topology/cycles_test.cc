@@ -53,21 +53,21 @@ size_t checked_cycles(const Graph& graph) {
 }
 
 TEST(Cycles, ATorusIsUsedToTheFull) {
-  for (const std::vector<int>& sides : std::vector<std::vector<int>>{
-           {3, 3}, {4, 4}, {4, 8}, {5, 7}, {3, 4}, {8, 8}, {16, 16}}) {
+  for (const std::vector<int>& sides :
+       std::vector<std::vector<int>>{{3, 3}, {4, 4}, {4, 8}, {5, 7}, {3, 4}, {8, 8}, {16, 16}}) {
     EXPECT_EQ(checked_cycles(grid(sides, true)), 2u) << sides[0] << 'x' << sides[1];
   }
   for (const std::vector<int>& sides :
        std::vector<std::vector<int>>{{3, 3, 3}, {4, 4, 4}, {3, 4, 5}, {8, 4, 4}}) {
-    EXPECT_EQ(checked_cycles(grid(sides, true)), 3u) << sides[0] << 'x' << sides[1] << 'x'
-                                                     << sides[2];
+    EXPECT_EQ(checked_cycles(grid(sides, true)), 3u)
+        << sides[0] << 'x' << sides[1] << 'x' << sides[2];
   }
   EXPECT_EQ(checked_cycles(grid({4, 4, 4, 4}, true)), 4u);
 }
 
 TEST(Cycles, AMeshHasOneWhereItHasAnEvenSide) {
-  for (const std::vector<int>& sides : std::vector<std::vector<int>>{
-           {2, 2}, {2, 3}, {4, 4}, {4, 5}, {8, 8}, {3, 16}, {4, 4, 4}}) {
+  for (const std::vector<int>& sides :
+       std::vector<std::vector<int>>{{2, 2}, {2, 3}, {4, 4}, {4, 5}, {8, 8}, {3, 16}, {4, 4, 4}}) {
     EXPECT_EQ(checked_cycles(grid(sides, false)), 1u) << sides[0] << 'x' << sides[1];
   }
   EXPECT_EQ(checked_cycles(grid({3, 3}, false)), 0u) << "an odd number of vertices in two colours";

@@ -300,9 +300,9 @@ TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
 // The most that there can be: as much as a rank with the fewest links sends.
 TEST(Networks, RingsUseAllOfMeshesAndTori) {
   const std::pair<const char*, double> known[] = {
-      {"mesh:4x4", 100},   {"mesh:3x4", 100},     {"torus:4x4", 200},
-      {"torus:4x8", 200},  {"torus:4x4x4", 300},  {"torus:3x5", 200},
-      {"ring:6", 100},     {"torus:8x8x8", 300},  {"torus:4x8,bandwidth=80", 320}};
+      {"mesh:4x4", 100},  {"mesh:3x4", 100},    {"torus:4x4", 200},
+      {"torus:4x8", 200}, {"torus:4x4x4", 300}, {"torus:3x5", 200},
+      {"ring:6", 100},    {"torus:8x8x8", 300}, {"torus:4x8,bandwidth=80", 320}};
   for (const auto& [description, GBps] : known) {
     SCOPED_TRACE(description);
     const auto made = network(description);

@@ -113,13 +113,31 @@ namespace {
 constexpr char kRings[] = "rings";
 constexpr int kMostInRings = 1024;
 
+// As NCCL's channels on hosts that are alike, with a card for each GPU: ring i comes into a host at
+// GPU i, passes all others, and leaves it by the card of GPU i.
+std::vector<std::vector<int>> rings_by_cards(int ranks, int host) {
+  std::vector<std::vector<int>> rings(static_cast<size_t>(host));
+  for (int ring = 0; ring < host; ++ring) {
+    for (int first = 0; first < ranks; first += host) {
+      for (int i = 0; i < host; ++i) {
+        rings[static_cast<size_t>(ring)].push_back(first + (ring + i) % host);
+      }
+    }
+  }
+  return rings;
+}
+
 // All-reduce over the rings that `tutti topo` finds on the network, all at a time.
 const Algorithm& found_rings(const Network& network, int ranks) {
-  std::vector<int> nodes;
-  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(network.node_of(rank));
-  Json rings = Json::array();
-  for (const Channel& ring : find_channels(network.graph(), nodes, ChannelKind::ring).found.channels) {
-    rings.push_back(ring.order);
+  std::vector<std::vector<int>> rings;
+  const int host = network.alike_group_size();
+  if (host > 1 && ranks > host && ranks % host == 0 && !network.graph().ends_forward()) {
+    rings = rings_by_cards(ranks, host);
+  } else {
+    std::vector<int> nodes;
+    for (int rank = 0; rank < ranks; ++rank) nodes.push_back(network.node_of(rank));
+    const ChannelSearch search = find_channels(network.graph(), nodes, ChannelKind::ring);
+    for (const Channel& ring : search.found.channels) rings.push_back(ring.order);
   }
   return import_text(Json{{"rings", rings}}.dump(), kRings);
 }

@@ -327,9 +327,10 @@ void add_simulate(CommandLine& line) {
       .separated_by_commas()
       .show_default();
   command
-      .add_option("--algorithm", o->algorithm,
-                  "a name, hierarchical(A,B,C), FILE.xml, FILE.json, rings (those that `tutti topo` "
-                  "finds on the network), auto or all")
+      .add_option(
+          "--algorithm", o->algorithm,
+          "a name, hierarchical(A,B,C), FILE.xml, FILE.json, rings (those that `tutti topo` "
+          "finds on the network), auto or all")
       .show_default();
   command.add_option("--root", o->root, "of a collective that has one").show_default();
   command.add_option("--slices", o->slices, "send each chunk in so many pieces, which overlap")

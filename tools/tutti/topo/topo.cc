@@ -175,8 +175,10 @@ void show(const TopoOptions& options, const Graph& graph, const std::vector<int>
               matrix_of_paths(graph, ranks).c_str(), describe(graph, ranks, rings).c_str(),
               describe(graph, ranks, trees).c_str());
   std::printf(
-      "\nPaths: NVL NVLink or xGMI, PIX one PCI switch, PXB several, PHB through the processor,\n"
-      "SYS between NUMA nodes, NET between hosts. GB/s are in each direction.\n%s",
+      "\nPaths: NVL NVLink or xGMI, PIX one PCI switch, PXB several, PXN by NVLink to a GPU that "
+      "is\n"
+      "so near, PHB through the processor, SYS between NUMA nodes, NET between hosts. GB/s are in\n"
+      "each direction.\n%s",
       unknown_speeds(graph).c_str());
 }
 

@@ -18,23 +18,6 @@ namespace tutti {
 
 namespace {
 
-struct BitmapDeleter {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
-
-// What cgroups (which hwloc asks) and, on the real host, this process's affinity leave.
-Bitmap allowed_set(const HwlocTopology& topology) {
-  Bitmap allowed(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology.get())));
-  if (hwloc_topology_is_thissystem(topology.get())) {
-    Bitmap affinity(hwloc_bitmap_alloc());
-    if (hwloc_get_cpubind(topology.get(), affinity.get(), HWLOC_CPUBIND_PROCESS) == 0) {
-      hwloc_bitmap_and(allowed.get(), allowed.get(), affinity.get());
-    }
-  }
-  return allowed;
-}
-
 std::vector<int> members(hwloc_const_bitmap_t set) {
   std::vector<int> indices;
   for (int i = hwloc_bitmap_first(set); i >= 0; i = hwloc_bitmap_next(set, i)) indices.push_back(i);

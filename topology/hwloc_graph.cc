@@ -20,6 +20,7 @@ namespace {
 // hwloc tells what links carry by their specification; programs get so much of it.
 constexpr double kOfPci = 12 / 15.75;
 constexpr double kOfNvlink = 0.88;  // 22 of 25, 18 of 20
+constexpr double kOfXgmi = 0.75;    // 48 of 64
 // Of a core to the memory of its NUMA node; and between the NUMA nodes of a package, which share
 // more than packages do, as a multiple of that.
 constexpr double kCoreGBps = 12;
@@ -66,14 +67,16 @@ double port_GBps(const std::string& name) {
 
 class Builder {
  public:
-  Builder(const HwlocTopology& topology, bool is_this_host)
-      : topology_(topology), is_this_host_(is_this_host) {}
+  Builder(const HwlocTopology& topology, bool is_this_host, Cores cores = Cores::all)
+      : topology_(topology), is_this_host_(is_this_host) {
+    if (cores == Cores::allowed) allowed_ = allowed_set(topology);
+  }
 
   Graph build() {
     add_places();
     add_cores();
     add_devices();
-    add_nvlinks();
+    add_fast_links();
     return std::move(graph_);
   }
 
@@ -156,6 +159,9 @@ class Builder {
   void add_cores() {
     std::vector<hwloc_obj_t> cores = objects(topology_, HWLOC_OBJ_CORE);
     if (cores.empty()) cores = objects(topology_, HWLOC_OBJ_PU);
+    std::erase_if(cores, [this](hwloc_obj_t core) {
+      return allowed_ && !hwloc_bitmap_intersects(core->cpuset, allowed_.get());
+    });
     for (hwloc_obj_t core : cores) {
       const int number = static_cast<int>(core->logical_index);
       const int node =
@@ -273,7 +279,7 @@ class Builder {
     return network_;
   }
 
-  // ---- NVLink
+  // ---- NVLink and xGMI
 
   // The GPU, NVLink switch or NUMA node that an object of hwloc's matrix is; -1: neither.
   int end_of(hwloc_obj_t object) {
@@ -320,12 +326,16 @@ class Builder {
     return !links.empty();
   }
 
-  void add_nvlinks() {
+  void add_fast_links() {
+    if (is_this_host_ && add_links_of_nvml()) return;
+    add_links_of("NVLinkBandwidth", LinkClass::nvlink, kOfNvlink);
+    add_links_of("XGMIBandwidth", LinkClass::xgmi, kOfXgmi);
+  }
+
+  void add_links_of(const char* name, LinkClass kind, double part) {
     unsigned count = 1;
     hwloc_distances_s* matrix = nullptr;
-    if (is_this_host_ && add_links_of_nvml()) return;
-    if (hwloc_distances_get_by_name(topology_.get(), "NVLinkBandwidth", &count, &matrix, 0) != 0 ||
-        count == 0) {
+    if (hwloc_distances_get_by_name(topology_.get(), name, &count, &matrix, 0) != 0 || count == 0) {
       return;
     }
     std::map<std::pair<int, int>, double> links;
@@ -336,17 +346,16 @@ class Builder {
         if (megabytes == 0 || matrix->objs[i] == nullptr || matrix->objs[j] == nullptr) continue;
         const int a = end_of(matrix->objs[i]);
         const int b = end_of(matrix->objs[j]);
-        if (a != b) links[std::minmax(a, b)] += static_cast<double>(megabytes) / 1000 * kOfNvlink;
+        if (a != b) links[std::minmax(a, b)] += static_cast<double>(megabytes) / 1000 * part;
       }
     }
     hwloc_distances_release(topology_.get(), matrix);
-    for (const auto& [ends, GBps] : links) {
-      connect(ends.first, ends.second, LinkClass::nvlink, GBps);
-    }
+    for (const auto& [ends, GBps] : links) connect(ends.first, ends.second, kind, GBps);
   }
 
   const HwlocTopology& topology_;
   bool is_this_host_;
+  Bitmap allowed_;  // null: all are
   Graph graph_;
   std::vector<Place> places_;
   std::map<hwloc_obj_t, int> by_object_;  // nodes of GPUs and cards
@@ -358,7 +367,9 @@ class Builder {
 
 }  // namespace
 
-Graph graph_of_this_host() { return Builder(open_this_host(Devices::take), true).build(); }
+Graph graph_of_this_host(Cores cores) {
+  return Builder(open_this_host(Devices::take), true, cores).build();
+}
 
 Graph parse_hwloc_xml(std::string_view xml, const std::string& file) {
   return Builder(open_hwloc_xml(xml, file, Devices::take), false).build();

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "topology/xml_file.h"
@@ -123,7 +124,24 @@ void try_in_a_child(const std::string& text, const std::string& file, Devices de
 
 }  // namespace
 
+Bitmap allowed_set(const HwlocTopology& topology) {
+  Bitmap allowed(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology.get())));
+  if (hwloc_topology_is_thissystem(topology.get())) {
+    Bitmap affinity(hwloc_bitmap_alloc());
+    if (hwloc_get_cpubind(topology.get(), affinity.get(), HWLOC_CPUBIND_PROCESS) == 0) {
+      hwloc_bitmap_and(allowed.get(), allowed.get(), affinity.get());
+    }
+  }
+  return allowed;
+}
+
 HwlocTopology open_this_host(Devices devices) {
+  // hwloc would say nothing of the file, nor read one of another version's.
+  const char* const file = std::getenv("HWLOC_XMLFILE");
+  if (file != nullptr && *file != '\0') {
+    return open_hwloc_xml(file_text(file, FileKind::graph, {.where = "HWLOC_XMLFILE"}), file,
+                          devices);
+  }
   HwlocTopology topology = make_topology(devices);
   load(topology, "this host");
   return topology;

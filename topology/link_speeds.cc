@@ -13,9 +13,18 @@ double nvlink_GBps(int compute_capability) {
 }
 
 double xgmi_GBps(std::string_view gcn) {
-  if (gcn.starts_with("gfx94") || gcn.starts_with("94")) return 48;
+  for (const std::string_view of_48 : {"gfx94", "94", "gfx95", "95"}) {
+    if (gcn.starts_with(of_48)) return 48;
+  }
   if (gcn == "910" || gcn == "gfx90a") return 36;
   return 24;
+}
+
+int nvlink_ports(int compute_capability) {
+  if (compute_capability == 86) return 4;
+  if (compute_capability >= 90 || compute_capability <= 0) return 18;
+  if (compute_capability >= 80) return 12;
+  return compute_capability >= 70 ? 6 : 4;
 }
 
 double gpu_slot_GBps(int compute_capability) {

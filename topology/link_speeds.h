@@ -19,6 +19,8 @@ inline constexpr double kUnknownPciGBps = pci_GBps(8, 16);
 // ("906", "910", "gfx942").
 double nvlink_GBps(int compute_capability);
 double xgmi_GBps(std::string_view gcn);
+// The NVLinks that such a GPU has.
+int nvlink_ports(int compute_capability);
 // Of the slot that such a GPU is made for, where the file or the system does not tell.
 double gpu_slot_GBps(int compute_capability);
 

@@ -1,8 +1,6 @@
 #include "topology/nccl_xml.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <set>
@@ -11,12 +9,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/parse_number.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "topology/bus_address.h"
+#include "topology/fast_links.h"
 #include "topology/link_speeds.h"
-#include "topology/xml_file.h"
+#include "topology/nccl_file.h"
 
 namespace tutti {
 namespace {
@@ -49,8 +47,11 @@ class NcclReader {
     }
     if (cpus_.empty()) xml_.refuse(system, "<system> has no <cpu>");
     connect_cpus();
-    connect_fast_links();
+    read_fast_links();
     number_gpus();
+    check_fast_links();
+    fast_.connect([&](int a, int b, LinkClass kind, double GBps) { connect(a, b, kind, GBps); });
+    tell_what_is_missing();
     return std::move(graph_);
   }
 
@@ -68,68 +69,6 @@ class NcclReader {
     pugi::xml_node element;  // empty where the file says nothing but the PCI device
   };
 
-  // ---- attributes
-
-  std::string_view text(const pugi::xml_node& node, const char* attribute) const {
-    return node.attribute(attribute).value();
-  }
-  template <typename Number>
-  Number number_or(const pugi::xml_node& node, const char* attribute, Number absent) const {
-    const std::string_view word = text(node, attribute);
-    if (word.empty()) return absent;
-    const auto value = parse_number<Number>(word);
-    if (!value || !std::isfinite(static_cast<double>(*value))) {
-      xml_.refuse(node, cat(attribute, "=", in_quotes(word), " is not a number"));
-    }
-    return *value;
-  }
-  // As number_or; writers of these files put -1 where they do not know.
-  template <typename Number>
-  Number known_or(const pugi::xml_node& node, const char* attribute, Number unknown) const {
-    const auto value = number_or<Number>(node, attribute, unknown);
-    return value == Number{-1} ? unknown : value;
-  }
-  std::string bus(const pugi::xml_node& node, const char* attribute) const {
-    return bus_address(text(node, attribute));
-  }
-  // The PCI class: "0x030200", also without "0x" or in capitals. 0: unknown.
-  uint32_t pci_class(const pugi::xml_node& node, const char* attribute) const {
-    std::string_view word = text(node, attribute);
-    if (word.starts_with("0x") || word.starts_with("0X")) word.remove_prefix(2);
-    uint32_t value = 0;
-    std::from_chars(word.data(), word.data() + word.size(), value, 16);
-    return value;
-  }
-  int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const {
-    const int value = number_or<int>(node, attribute, absent);
-    if (value < 0 && value != absent) {
-      xml_.refuse(node, cat(attribute, "=\"", value, "\" must not be negative"));
-    }
-    return value;
-  }
-
-  // "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; the default where the file does not say. An unknown
-  // width is 0, -1 or, from the kernel, 255.
-  double pci_speed(const pugi::xml_node& pci, double unknown) const {
-    const std::string_view word = text(pci, "link_speed");
-    int lanes = known_or(pci, "link_width", 0);
-    if (lanes == 255) lanes = 0;
-    if (lanes < 0 || lanes > 64)
-      xml_.refuse(pci, cat("link_width=\"", lanes, "\" is no width of PCI Express"));
-    if (word.empty() || word == "-1" || word.starts_with("Unknown")) return unknown;
-    double gigatransfers = 0;
-    const auto [end, status] =
-        std::from_chars(word.data(), word.data() + word.size(), gigatransfers);
-    std::string_view unit = word.substr(static_cast<size_t>(end - word.data()));
-    if (unit.starts_with(' ')) unit.remove_prefix(1);
-    if (status != std::errc{} || !unit.starts_with("GT/s") || !(gigatransfers > 0) ||
-        gigatransfers > 1024) {
-      xml_.refuse(pci, cat("link_speed=", in_quotes(word), " is no speed of PCI Express"),
-                  "write it as \"16 GT/s\"");
-    }
-    return pci_GBps(gigatransfers, lanes == 0 ? 16 : lanes);
-  }
-
   // ---- the tree of a NUMA node
 
   int add(const pugi::xml_node& element, NodeKind kind, int host, int number, std::string name) {
@@ -144,19 +83,19 @@ class NcclReader {
 
   void read_cpu(const pugi::xml_node& cpu) {
     if (cpus_.size() == kMostOfAKind) xml_.refuse(cpu, cat("more than ", kMostOfAKind, " <cpu>"));
-    const std::string hash(text(cpu, "host_hash"));
+    const std::string hash(xml_.text(cpu, "host_hash"));
     const int host = hosts_.try_emplace(hash, static_cast<int>(hosts_.size())).first->second;
-    const int numa = number_or<int>(cpu, "numaid", static_cast<int>(cpus_.size()));
+    const int numa = xml_.number_or<int>(cpu, "numaid", static_cast<int>(cpus_.size()));
     if (!cpu_numbers_.emplace(std::pair(host, numa), xml_.line_of(cpu)).second) {
       xml_.refuse(cpu, cat("numaid=\"", numa, "\" is there twice, first in line ",
                            cpu_numbers_[{host, numa}]));
     }
     const int node = add(cpu, NodeKind::numa_node, host, numa, cat("numa_node", numa));
     cpus_.push_back({node,
-                     {.arch = std::string(text(cpu, "arch")),
-                      .vendor = std::string(text(cpu, "vendor")),
-                      .family = number_or<int>(cpu, "familyid", 0),
-                      .model = number_or<int>(cpu, "modelid", 0)}});
+                     {.arch = std::string(xml_.text(cpu, "arch")),
+                      .vendor = std::string(xml_.text(cpu, "vendor")),
+                      .family = xml_.number_or<int>(cpu, "familyid", 0),
+                      .model = xml_.number_or<int>(cpu, "modelid", 0)}});
     read_below(cpu, node, node, 0);
   }
 
@@ -178,37 +117,51 @@ class NcclReader {
   }
 
   void read_pci(const pugi::xml_node& pci, int above, int cpu, int depth) {
-    const std::string address = bus(pci, "busid");
+    const std::string address = xml_.bus(pci, "busid");
     if (address.empty()) xml_.refuse(pci, "<pci> has no busid");
-    const uint32_t type = pci_class(pci, "class");
+    const uint32_t type = xml_.pci_class(pci, "class");
     if (type == kNvlinkSwitch) nvlink_switch_buses_.emplace(graph_.node(above).host, address);
     const pugi::xml_node gpu = pci.child("gpu");
     const pugi::xml_node nic = pci.child("nic");
     if (gpu || type >> 16 == 0x03 || type >> 16 == 0x12) {
-      read_gpu(pci, gpu, above, cpu);
+      read_gpus(pci, gpu, above, cpu);
     } else if (nic || type >> 16 == 0x02) {
       read_card(pci, nic, above);
     } else if (type >> 8 == 0x0604 || pci.child("pci")) {
       const int node =
           add(pci, NodeKind::pci_switch, graph_.node(above).host, -1, cat("pci_switch ", address));
-      connect(above, node, LinkClass::pci, pci_speed(pci, kUnknownPciGBps));
+      connect(above, node, LinkClass::pci, xml_.pci_speed(pci, kUnknownPciGBps));
       read_below(pci, node, cpu, depth + 1);
     }  // else: a disk, or what else there may be
   }
 
+  // Several that are one device on PCI, as the two halves of a module, share its slot.
+  void read_gpus(const pugi::xml_node& pci, const pugi::xml_node& first, int above, int cpu) {
+    const auto gpus = pci.children("gpu");
+    if (std::distance(gpus.begin(), gpus.end()) < 2) return read_gpu(pci, first, above, cpu);
+    const std::string address = xml_.bus(pci, "busid");
+    const int slot =
+        add(pci, NodeKind::pci_switch, graph_.node(above).host, -1, cat("slot ", address));
+    connect(above, slot, LinkClass::pci, xml_.pci_speed(pci, kUnknownPciGBps));
+    shared_slots_.emplace(graph_.node(above).host, address);
+    for (const pugi::xml_node& gpu : gpus) read_gpu(pci, gpu, slot, cpu);
+  }
+
   void read_gpu(const pugi::xml_node& pci, const pugi::xml_node& gpu, int above, int cpu) {
-    Gpu added{
-        .cpu = cpu, .bus = bus(pci, "busid"), .gcn = std::string(text(gpu, "gcn")), .element = gpu};
+    Gpu added{.cpu = cpu,
+              .bus = xml_.bus(pci, "busid"),
+              .gcn = std::string(xml_.text(gpu, "gcn")),
+              .element = gpu};
     // AMD's `sm` counts compute units.
-    if (gpu && added.gcn.empty()) added.capability = std::max(known_or(gpu, "sm", 0), 0);
-    const int number = gpu ? natural_or(gpu, "dev", -1) : -1;
+    if (gpu && added.gcn.empty()) added.capability = std::max(xml_.known_or(gpu, "sm", 0), 0);
+    const int number = gpu ? xml_.natural_or(gpu, "dev", -1) : -1;
     if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostDevices)) {
       xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev beyond ", kMostDevices));
     }
     const int host = graph_.node(above).host;
     for (const Gpu& other : gpus_) {
       if (graph_.node(other.node).host != host) continue;
-      if (other.bus == added.bus) {
+      if (other.bus == added.bus && !shared_slots_.contains({host, added.bus})) {
         xml_.refuse(pci, cat("there are two GPUs with busid=", in_quotes(added.bus)));
       }
       if (number >= 0 && graph_.node(other.node).number == number) {
@@ -217,17 +170,18 @@ class NcclReader {
       }
     }
     added.node = add(pci, NodeKind::gpu, host, number, cat("gpu ", added.bus));
-    connect(above, added.node, LinkClass::pci, pci_speed(pci, gpu_slot_GBps(added.capability)));
+    connect(above, added.node, LinkClass::pci,
+            xml_.pci_speed(pci, gpu_slot_GBps(added.capability)));
     gpus_.push_back(std::move(added));
   }
 
   // A card of several ports shares its slot between them.
   void read_card(const pugi::xml_node& pci, const pugi::xml_node& nic, int above) {
-    const double slot = pci_speed(pci, kUnknownPciGBps);
+    const double slot = xml_.pci_speed(pci, kUnknownPciGBps);
     const auto ports = std::distance(nic.children("net").begin(), nic.children("net").end());
     if (ports > 1) {
       const int card = add(pci, NodeKind::pci_switch, graph_.node(above).host, -1,
-                           cat("card ", bus(pci, "busid")));
+                           cat("card ", xml_.bus(pci, "busid")));
       connect(above, card, LinkClass::pci, slot);
       read_nic(nic, card, slot);
     } else if (ports == 1) {
@@ -235,7 +189,7 @@ class NcclReader {
     } else {  // a cloud's file, which leaves the rest to be probed
       const int host = graph_.node(above).host;
       const int card =
-          add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", bus(pci, "busid")));
+          add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", xml_.bus(pci, "busid")));
       connect(above, card, LinkClass::pci, slot);
       connect(card, network(), LinkClass::network, slot);
     }
@@ -244,20 +198,27 @@ class NcclReader {
   void read_nic(const pugi::xml_node& nic, int above, double slot) {
     for (const pugi::xml_node& net : nic.children("net")) {
       const int host = graph_.node(above).host;
-      const int number = natural_or(net, "dev", -1);
-      const std::string name(text(net, "name"));
+      const int number = xml_.natural_or(net, "dev", -1);
+      const std::string name(xml_.text(net, "name"));
       // Without a device on PCI, NCCL may tell it once for each NUMA node.
       const auto [known, is_new] = nets_.try_emplace({host, number, name}, -1);
       if (is_new) {
         known->second = add(net, NodeKind::nic, host, number, name.empty() ? "net" : name);
-        const double megabits = known_or<double>(net, "speed", 0);
-        if (!(megabits >= 0) || megabits > 1e8) {
-          xml_.refuse(net, cat("speed=", in_quotes(text(net, "speed")), " is no speed in Mbit/s"));
+        const double megabits = xml_.known_or<double>(net, "speed", 0);
+        if (!(megabits >= 0)) {
+          xml_.refuse(net,
+                      cat("speed=", in_quotes(xml_.text(net, "speed")), " is no speed in Mbit/s"));
         }
-        const double latency = known_or<double>(net, "latency", 0);
+        constexpr double kMostMegabits = 3.2e6;
+        const bool is_absurd = megabits > kMostMegabits;
+        if (is_absurd) {
+          xml_.warn(net, cat("speed=", in_quotes(xml_.text(net, "speed")),
+                             " is more than any port has: taken as its slot's"));
+        }
+        const double latency = xml_.known_or<double>(net, "latency", 0);
         if (latency < 0) xml_.refuse(net, "latency must not be negative");
         graph_.connect({known->second, network(), LinkClass::network,
-                        megabits > 0 ? megabits / 8000 : slot,
+                        megabits > 0 && !is_absurd ? megabits / 8000 : slot,
                         latency > 0 ? latency : usual_latency_us(LinkClass::network)});
       }
       connect(above, known->second, LinkClass::pci, slot);
@@ -292,18 +253,17 @@ class NcclReader {
     return found == gpus_.end() ? nullptr : &*found;
   }
 
-  // Each of two GPUs tells of the links between them; those are the same links.
-  void connect_fast_links() {
+  void read_fast_links() {
     for (const Gpu& gpu : gpus_) {
       for (const pugi::xml_node& link : gpu.element.children()) {
         const std::string_view kind = link.name();
         if (kind == "nvlink") {
-          connect_fast(gpu, link, LinkClass::nvlink, nvlink_GBps(gpu.capability));
+          read_fast(gpu, link, LinkClass::nvlink, nvlink_GBps(gpu.capability));
         } else if (kind == "xgmi") {
-          connect_fast(gpu, link, LinkClass::xgmi, xgmi_GBps(gpu.gcn));
+          read_fast(gpu, link, LinkClass::xgmi, xgmi_GBps(gpu.gcn));
         } else if (kind == "c2c") {
-          const double megabytes = number_or<double>(link, "bw", 0);
-          const int count = natural_or(link, "count", 1);
+          const double megabytes = xml_.number_or<double>(link, "bw", 0);
+          const int count = xml_.natural_or(link, "count", 1);
           if (!(megabytes > 0) || megabytes > 1e9 || count == 0 || count > 1024) {
             xml_.refuse(link, "<c2c> has no bandwidth that can be");
           }
@@ -311,24 +271,58 @@ class NcclReader {
         }
       }
     }
-    for (const auto& [ends, link] : fast_) {
-      const auto back = fast_.find({ends.second, ends.first});
-      if (back == fast_.end()) {
-        connect(ends.first, ends.second, link.kind, link.GBps);
-      } else if (ends.first < ends.second) {
-        connect(ends.first, ends.second, link.kind, std::max(link.GBps, back->second.GBps));
+  }
+
+  // What cannot be is not believed; what may be missing is told.
+  void check_fast_links() {
+    std::vector<FastLinks::Switched> switched;
+    for (const Gpu& gpu : gpus_) {
+      const int ports = nvlink_ports(gpu.capability);
+      const int told = fast_.links_of(gpu.node);
+      if (!gpu.gcn.empty() || told <= ports) continue;
+      xml_.warn(gpu.element,
+                cat(graph_.node(gpu.node).name, " has ", told, " NVLinks, and such a GPU ", ports,
+                    ": taken as ", ports, " to a switch"));
+      switched.push_back({gpu.node, ports, nvlink_GBps(gpu.capability),
+                          nvlink_switch(gpu.element, graph_.node(gpu.node).host)});
+    }
+    fast_.take_for_switched(switched);
+  }
+
+  void tell_what_is_missing() const {
+    const auto tell = [&](const std::string& what) {
+      log(LogLevel::warning, cat(xml_.name(), ": ", what));
+    };
+    const auto is_described = [](const Gpu& gpu) { return !gpu.element.empty(); };
+    if (gpus_.empty()) {
+      tell("it lists no GPUs: NCCL adds those that it finds when it runs");
+    } else if (std::ranges::none_of(gpus_, is_described)) {
+      tell("it lists PCI devices only: NCCL adds what it finds of GPUs when it runs, as NVLinks");
+    }
+    const auto has_links = [&](const Gpu& gpu) { return fast_.has(gpu.node); };
+    if (std::ranges::none_of(gpus_, has_links)) {
+      // A card in a slot has none; GPUs of these kinds that are on a board have.
+      const bool may_have = std::ranges::any_of(
+          gpus_, [&](const Gpu& gpu) { return gpu.capability == 80 || gpu.capability >= 90; });
+      if (may_have && gpus_.size() > 1) {
+        tell("no GPU has an NVLink: a file that leaves them to NCCL is searched without them");
       }
+      return;
+    }
+    for (const Gpu& gpu : gpus_) {
+      const std::string& name = graph_.node(gpu.node).name;
+      if (!has_links(gpu)) tell(cat(name, " has neither NVLink nor xGMI, as others there have"));
     }
   }
 
-  void connect_fast(const Gpu& gpu, const pugi::xml_node& link, LinkClass kind, double each) {
-    const int count = natural_or(link, "count", 1);
+  void read_fast(const Gpu& gpu, const pugi::xml_node& link, LinkClass kind, double each) {
+    const int count = xml_.natural_or(link, "count", 1);
     if (count == 0 || count > 1024) {
       xml_.refuse(link, cat("count=\"", count, "\" is not from 1 to 1024"));
     }
     const int host = graph_.node(gpu.node).host;
-    const uint32_t type = pci_class(link, "tclass");
-    const std::string target = bus(link, "target");
+    const uint32_t type = xml_.pci_class(link, "tclass");
+    const std::string target = xml_.bus(link, "target");
     int other = -1;
     if (const Gpu* peer = gpu_at(host, target)) {
       other = peer->node;
@@ -339,9 +333,7 @@ class NcclReader {
     }
     // To itself, or to a GPU that the file does not have: nobody can use it.
     if (other < 0 || other == gpu.node) return;
-    // Several elements to one end add up: as many as there are NVLink switches.
-    Fast& known = fast_[{gpu.node, other}];
-    known = {kind, known.GBps + count * each};
+    fast_.add(gpu.node, other, kind, count, each);
   }
 
   int nvlink_switch(const pugi::xml_node& link, int host) {
@@ -373,19 +365,15 @@ class NcclReader {
     }
   }
 
-  struct Fast {
-    LinkClass kind = LinkClass::nvlink;
-    double GBps = 0;
-  };
-
-  XmlFile xml_;
+  NcclFile xml_;
   Graph graph_;
   std::map<std::string, int> hosts_;  // by host_hash
   std::map<std::pair<int, int>, int32_t> cpu_numbers_;
   std::vector<Cpu> cpus_;
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
-  std::map<std::pair<int, int>, Fast> fast_;                   // from a GPU, as it tells them
+  FastLinks fast_;
+  std::set<std::pair<int, std::string>> shared_slots_;         // host and PCI address
   std::map<int, int> nvlink_switches_;                         // by host
   std::set<std::pair<int, std::string>> nvlink_switch_buses_;  // host and PCI address
   int unnamed_cards_ = 0;

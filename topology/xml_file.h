@@ -16,6 +16,7 @@ class XmlFile {
   // or cut off.
   XmlFile(std::string_view xml, std::string file);
 
+  const std::string& name() const { return file_; }
   pugi::xml_node child(const char* name) const { return document_.child(name); }
   // From 1.
   int32_t line_of(const pugi::xml_node& node) const;

@@ -167,6 +167,105 @@ TEST(NcclXml, FindsSwitchesByTheirBus) {
   EXPECT_EQ(count(graph, NodeKind::nvlink_switch), 1);
 }
 
+std::string warnings_of(const std::string& xml, Graph* graph = nullptr) {
+  ::testing::internal::CaptureStderr();
+  const Graph read = parse_nccl_topology(xml, "topo.xml");
+  if (graph != nullptr) *graph = read;
+  return ::testing::internal::GetCapturedStderr();
+}
+
+// A host whose GPUs each tell of so many NVLinks to each other one.
+std::string meshed(int gpus, int links, int sm = 90) {
+  std::string xml = "<system version=\"1\"><cpu numaid=\"0\">\n";
+  for (int i = 0; i < gpus; ++i) {
+    xml += cat("<pci busid=\"0000:0", i, ":00.0\" class=\"0x030200\"><gpu dev=\"", i, "\" sm=\"",
+               sm, "\">");
+    for (int j = 0; j < gpus; ++j) {
+      if (i != j) xml += cat("<nvlink target=\"0000:0", j, ":00.0\" count=\"", links, "\"/>");
+    }
+    xml += "</gpu></pci>\n";
+  }
+  return xml + "</cpu></system>";
+}
+
+TEST(NcclXml, TakesMoreNvlinksThanThereArePortsForASwitch) {
+  Graph graph;
+  const std::string told = warnings_of(meshed(8, 18), &graph);
+  EXPECT_THAT(told, HasSubstr("topo.xml, line 2: gpu0 has 126 NVLinks, and such a GPU 18"));
+  int to_switch = 0;
+  for (const GraphLink& link : graph.links()) {
+    if (link.kind != LinkClass::nvlink) continue;
+    EXPECT_EQ(graph.node(link.to).kind, NodeKind::nvlink_switch);
+    EXPECT_DOUBLE_EQ(link.GBps, 18 * 20.6);
+    ++to_switch;
+  }
+  EXPECT_EQ(to_switch, 8);
+  EXPECT_EQ(warnings_of(meshed(3, 9)), "") << "as many as there are";
+  EXPECT_THAT(warnings_of(meshed(4, 3, 70)), HasSubstr("gpu0 has 9 NVLinks, and such a GPU 6"));
+}
+
+TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
+  const auto host = [](const std::string& link, const std::string& port) {
+    return "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0000:01:00.0\" "
+           "class=\"0x020000\" " +
+           link + "><nic><net name=\"a\" dev=\"0\" speed=\"" + port +
+           "\"/></nic></pci></cpu></system>";
+  };
+  const auto slowest = [](const Graph& graph, LinkClass kind) {
+    for (const GraphLink& link : graph.links()) {
+      if (link.kind == kind) return link.GBps;
+    }
+    return 0.0;
+  };
+  Graph graph;
+  const std::string wide = "link_speed=\"16 GT/s\" link_width=\"16\"";
+  EXPECT_EQ(
+      warnings_of(host(wide, "200000"), &graph),
+      "tutti warning: topo.xml: it lists no GPUs: NCCL adds those that it finds when it runs\n");
+  EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::network), 25);
+  EXPECT_THAT(warnings_of(host(wide, "1000000000"), &graph), HasSubstr("taken as its slot's"));
+  EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::network), 24);
+  EXPECT_THAT(warnings_of(host("link_speed=\"5000 GT/s\" link_width=\"16\"", "200000"), &graph),
+              HasSubstr("faster than PCI Express is"));
+  EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::pci), 12);
+  EXPECT_THAT(warnings_of(host("link_speed=\"5 GT/s\" link_width=\"16\"", "100000")),
+              HasSubstr("16 lanes at 5 GT/s"));
+}
+
+TEST(NcclXml, TellsOfGpusWithoutLinks) {
+  std::string xml = meshed(3, 6);
+  const size_t last = xml.find("<gpu dev=\"2\"");
+  for (size_t at = xml.find("<nvlink", last); at != xml.npos; at = xml.find("<nvlink", last)) {
+    xml.erase(at, xml.find("/>", at) + 2 - at);
+  }
+  EXPECT_EQ(warnings_of(xml), "") << "the others tell of links to it" << xml;
+  for (const char* target : {"<nvlink target=\"0000:02:00.0\" count=\"6\"/>"}) {
+    for (size_t at = xml.find(target); at != xml.npos; at = xml.find(target)) {
+      xml.erase(at, std::string(target).size());
+    }
+  }
+  EXPECT_THAT(warnings_of(xml), HasSubstr("gpu2 has neither NVLink nor xGMI"));
+  EXPECT_THAT(
+      warnings_of("<system><cpu numaid=\"0\"><pci busid=\"1:0.0\" class=\"0x030200\"/></cpu></"
+                  "system>"),
+      HasSubstr("lists PCI devices only: NCCL adds"));
+}
+
+TEST(NcclXml, TwoGpusMayBeOneDeviceOnPci) {
+  Graph graph;
+  warnings_of(R"(<system version="1"><cpu numaid="0">
+  <pci busid="0000:01:00.0" class="0x038000" link_speed="16 GT/s" link_width="16">
+    <gpu dev="0" gcn="gfx950"><xgmi target="0000:02:00.0" count="1"/></gpu>
+    <gpu dev="1" gcn="gfx950"/></pci>
+  <pci busid="0000:02:00.0" class="0x038000"><gpu dev="2" gcn="gfx950"/></pci>
+  </cpu></system>)",
+              &graph);
+  EXPECT_EQ(graph.rank_nodes().size(), 3u);
+  for (const GraphLink& link : graph.links()) {
+    if (link.kind == LinkClass::xgmi) EXPECT_DOUBLE_EQ(link.GBps, 48);
+  }
+}
+
 TEST(NcclXml, RefusesBadFilesWithTheirLine) {
   const auto refused = [](const std::string& what, const std::string& instead) {
     std::string xml = kTwoGpus;
@@ -217,7 +316,7 @@ TEST(HwlocGraph, DescribesHostsThatDoNotExist) {
 }
 
 TEST(HwlocGraph, HasThisHostsCores) {
-  const Graph graph = graph_of_this_host();
+  const Graph graph = graph_of_this_host(Cores::all);
   EXPECT_GE(graph.rank_nodes().size(), 1u);
   EXPECT_GE(count(graph, NodeKind::core), 1);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -319,6 +320,18 @@ TEST(Networks, RingsUseAllOfMeshesAndTori) {
       EXPECT_EQ(channel.arcs.size(), ranks.size());
     }
   }
+}
+
+// Slurm's switches may have nodes and name those beside them.
+TEST(Networks, ReadDragonfliesOfSlurm) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "topology.conf";
+  std::ofstream(path) << "SwitchName=s0 Nodes=n[0-3] Switches=s[1-2]\n"
+                         "SwitchName=s1 Nodes=n[4-7] Switches=s[0,2]\n"
+                         "SwitchName=s2 Nodes=n[8-11] Switches=s[0-1]\n";
+  const auto made = load_network(path.string(), {});
+  EXPECT_EQ(made->ranks(), 12);
+  EXPECT_EQ(made->graph().links().size(), 12u + 3u);
+  for (int to = 1; to < 12; ++to) expect_connected(*made, 0, to);
 }
 
 TEST(Networks, ReadTheFilesOfOtherSimulators) {

@@ -1,6 +1,10 @@
-// Slurm's topology.conf.
+// Slurm's topology.conf: trees, and dragonflies, whose switches have nodes and name those beside
+// them.
 
+#include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "topology/host_list.h"
 #include "topology/networks/file_formats.h"
@@ -39,8 +43,8 @@ SlurmSwitch parse_slurm_line(const TextFile& file, const TextLine& line) {
     }
   }
   if (found.name.empty()) file.refuse(line.number, "a line must name its switch: SwitchName=");
-  if (found.nodes.empty() == found.switches.empty()) {
-    file.refuse(line.number, "switch ", found.name, " must have either Nodes= or Switches=");
+  if (found.nodes.empty() && found.switches.empty()) {
+    file.refuse(line.number, "switch ", found.name, " must have Nodes= or Switches=");
   }
   return found;
 }
@@ -75,6 +79,7 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   }
   const LinkSpeed speed;
   std::map<std::string, const SlurmSwitch*> above_of;
+  std::set<std::pair<int, int>> beside;
   for (const SlurmSwitch& s : switches) {
     const int above = numbers[s.name];
     const auto connect = [&](int below) {
@@ -84,6 +89,10 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
     for (const std::string& name : s.switches) {
       if (!numbers.contains(name)) file.refuse(s.line, "there is no switch ", name);
       if (name == s.name) file.refuse(s.line, "switch ", name, " is beneath itself");
+      if (!s.nodes.empty()) {  // in a dragonfly: those beside it, which tell of it, too
+        if (beside.insert(std::minmax(numbers[name], above)).second) connect(numbers[name]);
+        continue;
+      }
       const auto [known, is_new] = above_of.emplace(name, &s);
       if (!is_new) {
         file.refuse(s.line, "switch ", name, " is beneath another already, in line ",

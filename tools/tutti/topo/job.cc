@@ -10,6 +10,7 @@
 #include "tools/tutti/topo/measure.h"
 #include "topology/cluster_graph.h"
 #include "topology/graph_json.h"
+#include "topology/host.h"
 #include "topology/hwloc_graph.h"
 
 namespace tutti::tool {
@@ -34,6 +35,21 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& own
   return texts;
 }
 
+// The first core that this process may use, where it may not use all; else -1.
+int own_core() {
+  const HostTopology& host = this_host();
+  const auto allowed = [](const Core& core) { return !core.allowed_pus.empty(); };
+  if (std::ranges::all_of(host.cores, allowed)) return -1;
+  return static_cast<int>(std::ranges::find_if(host.cores, allowed) - host.cores.begin());
+}
+
+// Each rank's, on all.
+std::vector<int> gather_numbers(Communicator& comm, int own) {
+  std::vector<int> all(static_cast<size_t>(comm.size()));
+  comm.all_gather({&own, 1, DType::i32}, {all.data(), all.size(), DType::i32});
+  return all;
+}
+
 }  // namespace
 
 JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
@@ -51,7 +67,7 @@ JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
   const auto own = static_cast<size_t>(comm.rank());
   const bool tells = ranks_on[job.hosts[own]].front() == own;
   const std::vector<std::string> graphs =
-      gather_texts(comm, tells ? to_json(graph_of_this_host()).dump() : "");
+      gather_texts(comm, tells ? to_json(graph_of_this_host(Cores::all)).dump() : "");
 
   std::vector<HostInCluster> found;
   for (const std::string* host : hosts) {
@@ -61,11 +77,17 @@ JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
   job.graph = cluster_graph(found);
   std::map<int, std::vector<int>> places;  // by host
   for (const int node : job.graph.rank_nodes()) places[job.graph.node(node).host].push_back(node);
+  const std::vector<int> cores = gather_numbers(comm, own_core());
   for (size_t host = 0; host < hosts.size(); ++host) {
     const std::vector<int>& there = places[static_cast<int>(host)];
     const std::vector<size_t>& ranks = ranks_on[*hosts[host]];
     for (size_t k = 0; k < ranks.size(); ++k) {
-      job.nodes[ranks[k]] = there[k * there.size() / ranks.size()];
+      const auto on_its_core = std::ranges::find_if(there, [&](int node) {
+        const GraphNode& place = job.graph.node(node);
+        return place.kind == NodeKind::core && place.number == cores[ranks[k]];
+      });
+      job.nodes[ranks[k]] =
+          on_its_core != there.end() ? *on_its_core : there[k * there.size() / ranks.size()];
     }
   }
   return job;

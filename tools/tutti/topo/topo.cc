@@ -208,7 +208,7 @@ int run(const TopoOptions& options) {
     const Job job = job_from_environment();
     if (job.size > 1) return show_job(options, job);
   }
-  Graph graph = options.from.empty() ? graph_of_this_host()
+  Graph graph = options.from.empty() ? graph_of_this_host(Cores::allowed)
                                      : load_network(options.from, std::nullopt)->graph();
   if (options.repeat > 1) {
     if (graph.hosts() > 1) {

@@ -1,0 +1,50 @@
+// A topology file of NCCL's: its XML, and what its attributes say.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <pugixml.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/parse_number.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "topology/xml_file.h"
+
+namespace tutti {
+
+class NcclFile : public XmlFile {
+ public:
+  using XmlFile::XmlFile;
+
+  std::string_view text(const pugi::xml_node& node, const char* attribute) const {
+    return node.attribute(attribute).value();
+  }
+  template <typename Number>
+  Number number_or(const pugi::xml_node& node, const char* attribute, Number absent) const {
+    const std::string_view word = text(node, attribute);
+    if (word.empty()) return absent;
+    const auto value = parse_number<Number>(word);
+    if (!value || !std::isfinite(static_cast<double>(*value))) {
+      refuse(node, cat(attribute, "=", in_quotes(word), " is not a number"));
+    }
+    return *value;
+  }
+  // As number_or; writers of these files put -1 where they do not know.
+  template <typename Number>
+  Number known_or(const pugi::xml_node& node, const char* attribute, Number unknown) const {
+    const auto value = number_or<Number>(node, attribute, unknown);
+    return value == Number{-1} ? unknown : value;
+  }
+  std::string bus(const pugi::xml_node& node, const char* attribute) const;
+  // The PCI class: "0x030200", also without "0x" or in capitals. 0: unknown.
+  uint32_t pci_class(const pugi::xml_node& node, const char* attribute) const;
+  int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const;
+  // "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; the default where the file does not say. An unknown
+  // width is 0, -1 or, from the kernel, 255.
+  double pci_speed(const pugi::xml_node& pci, double unknown) const;
+  void warn(const pugi::xml_node& node, const std::string& what) const;
+};
+
+}  // namespace tutti

@@ -121,6 +121,10 @@ std::vector<Row> play_each(const SimulateOptions& options,
   return rows;
 }
 
+// `tutti simulate --gpu`, where nothing is in trouble.
+int simulate_on_gpus(const SimulateOptions& options, Collective collective,
+                     const std::vector<double>& sizes);
+
 // `tutti simulate train`.
 int simulate_train(const SimulateOptions& options);
 

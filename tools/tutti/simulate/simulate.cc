@@ -1,6 +1,7 @@
 // tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
 // the command's options, also those of training steps (simulate_train.cc).
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -251,8 +252,8 @@ void add_training(Command command, SimulateOptions& o) {
 void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
   const bool train = o.what == kTrain;
   if (command.count("--cluster") + command.count("--gpu") != 1) {
-    throw UsageError(command.count("--gpu") > 0 ? "--cluster excludes --gpu"
-                                                : "--cluster is required");
+    throw UsageError(command.count("--gpu") > 0 ? "--gpu excludes --cluster and --topology"
+                                                : "--cluster or --topology is required");
   }
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--micro-batches",
@@ -276,17 +277,13 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   }
 }
 
-// What needs no playing: what NCCL's algorithms take on a cluster. False where programs of ours
-// are asked for: `o` then names the network that the cluster is.
-bool is_predicted(const Command& command, SimulateOptions& o) {
-  if (!is_cluster(o.topology)) return false;
-  bool plays = o.what == kTrain || !o.tries_several();
-  for (const char* option : {"--fail", "--slow", "--straggler", "--jitter", "--overhead",
-                             "--reduce-bandwidth", "--every-rank", "--slices", "--root"}) {
-    plays = plays || command.count(option) > 0;
-  }
-  if (plays) o.topology = network_of(load_cluster(o.topology, o.ranks));
-  return !plays;
+// Whether something happens on the way, or the way itself is said: then programs are played.
+bool is_played(const Command& command, const SimulateOptions& o) {
+  constexpr std::array kOfPlays = {"--fail",   "--slow",     "--straggler",        "--jitter",
+                                   "--slices", "--overhead", "--reduce-bandwidth", "--every-rank"};
+  return o.what == kTrain || std::ranges::any_of(kOfPlays, [&](const char* option) {
+           return command.count(option) > 0;
+         });
 }
 
 int predict_on_cluster(const SimulateOptions& o) {
@@ -361,11 +358,20 @@ void add_simulate(CommandLine& line) {
   command.footer(cat(kClusterHelp, '\n', kFooter));
   command.runs([command, o] {
     refuse_what_does_not_fit(command, *o);
+    const bool plays = is_played(command, *o);
+    if (!o->gpu.empty() && !plays) {
+      const Collective collective = collective_named(o->what);
+      return simulate_on_gpus(*o, collective, sizes_in(*o, collective));
+    }
     if (!o->gpu.empty()) {
       if (command.count("--slices") == 0) o->slices = kSlicesOfGpus;
       take_gpu_class(*o);
+    } else if (is_cluster(o->topology)) {
+      if (!plays && o->tries_several() && command.count("--root") == 0) {
+        return predict_on_cluster(*o);
+      }
+      o->topology = network_of(load_cluster(o->topology, o->ranks));
     }
-    if (is_predicted(command, *o)) return predict_on_cluster(*o);
     return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
   });
 }

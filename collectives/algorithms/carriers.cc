@@ -50,39 +50,64 @@ std::vector<int32_t> Carriers::blocks(int32_t stage, int32_t rank) const {
 
 namespace {
 
-// blocks[rank]: how many it answers for at the stage; what it does there is added to `total`.
+// How many blocks a rank answers for at a stage; what it does at all of them.
 struct Count {
   int32_t blocks = 1;
   CarriersLimits total = {};
 };
 
-void count_stage(const Carriers& carriers, int32_t stage, std::vector<Count>& counts) {
-  std::vector<int32_t> carried;
-  for (int32_t rank = 0; rank < static_cast<int32_t>(counts.size()); ++rank) {
-    Count& count = counts[static_cast<size_t>(rank)];
-    CarriersLimits& total = count.total;
-    const int32_t own = carriers.groups().group(stage + 1, rank).size;
-    const int32_t others = carriers.groups().group(stage, rank).size - own;
-    int32_t sum = 0;
-    for (const int32_t charge : carriers.charges(stage, rank)) {
-      const int32_t blocks = counts[static_cast<size_t>(charge)].blocks;
-      sum += blocks;
-      ++total.charges;
-      total.blocks = std::max(total.blocks, blocks);
-      total.pairs = std::max(total.pairs, blocks * own);
-    }
-    total.carriers += static_cast<int32_t>(carriers.carriers(stage, rank).size());
-    total.in_transit += others * (count.blocks - 1);
-    carried.push_back(sum);
+// `blocks_of`: of another rank. Returns how many more the rank answers for after the stage.
+template <typename BlocksOf>
+int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
+                    const BlocksOf& blocks_of, Count& count) {
+  CarriersLimits& total = count.total;
+  const int32_t own = carriers.groups().group(stage + 1, rank).size;
+  const int32_t others = carriers.groups().group(stage, rank).size - own;
+  int32_t sum = 0;
+  for (const int32_t charge : carriers.charges(stage, rank)) {
+    const int32_t blocks = blocks_of(charge);
+    sum += blocks;
+    ++total.charges;
+    total.blocks = std::max(total.blocks, blocks);
+    total.pairs = std::max(total.pairs, blocks * own);
   }
-  for (size_t rank = 0; rank < counts.size(); ++rank) counts[rank].blocks += carried[rank];
+  total.carriers += static_cast<int32_t>(carriers.carriers(stage, rank).size());
+  total.in_transit += others * (count.blocks - 1);
+  return sum;
+}
+
+// Whether the groups of each stage have equally many ranks: then all ranks do alike.
+bool is_even(const NestedGroups& groups, int32_t ranks) {
+  for (int32_t stage = 0; stage <= groups.stages(); ++stage) {
+    const int32_t size = groups.group(stage, 0).size;
+    for (int32_t first = 0; first < ranks; first += size) {
+      if (groups.group(stage, first).size != size) return false;
+    }
+  }
+  return true;
 }
 
 CarriersLimits count_limits(const Shape& shape, int32_t levels) {
   const Carriers carriers(NestedGroups(shape, levels));
+  const int32_t stages = carriers.groups().stages();
+  if (is_even(carriers.groups(), shape.ranks)) {
+    Count count;
+    for (int32_t stage = 0; stage < stages; ++stage) {
+      const auto as_many = [blocks = count.blocks](int32_t) { return blocks; };
+      count.blocks += count_stage(carriers, stage, 0, as_many, count);
+    }
+    return count.total;
+  }
   std::vector<Count> counts(static_cast<size_t>(shape.ranks));
-  for (int32_t stage = 0; stage < carriers.groups().stages(); ++stage)
-    count_stage(carriers, stage, counts);
+  for (int32_t stage = 0; stage < stages; ++stage) {
+    const auto blocks_of = [&](int32_t rank) { return counts[static_cast<size_t>(rank)].blocks; };
+    std::vector<int32_t> carried;
+    for (int32_t rank = 0; rank < shape.ranks; ++rank) {
+      carried.push_back(
+          count_stage(carriers, stage, rank, blocks_of, counts[static_cast<size_t>(rank)]));
+    }
+    for (size_t rank = 0; rank < counts.size(); ++rank) counts[rank].blocks += carried[rank];
+  }
   CarriersLimits most;
   for (const Count& count : counts) {
     most.carriers = std::max(most.carriers, count.total.carriers);

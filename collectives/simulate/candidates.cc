@@ -64,6 +64,7 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       if (length_of(program) * shape.ranks > most_steps && ++too_long == 2) {
         candidate.excluded =
             cat("more than ", most_steps, " steps, or parts of them, over all ranks");
+        candidate.too_long = true;
         break;
       }
       const double chunk = bytes / buffer_chunks(collective, program, shape.ranks);

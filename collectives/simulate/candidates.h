@@ -12,8 +12,9 @@ namespace tutti {
 
 struct SimulationCandidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;  // why it is none; empty: it is
-  double rough_us = 0;   // as if all ranks did what the busiest of a few does, with no congestion
+  std::string excluded;   // why it is none; empty: it is
+  bool too_long = false;  // that is why
+  double rough_us = 0;    // as if all ranks did what the busiest of a few does, with no congestion
 };
 
 // Sorted by rough_us, those that are excluded last. shape.rank does not matter.

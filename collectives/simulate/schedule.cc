@@ -78,8 +78,7 @@ class Builder {
         cat(name(algorithm_.collective), ' ', algorithm_.name, " on ", shape_.ranks, " ranks has ",
             steps > 2 * options_.most_steps ? cat("some ", steps) : "too many", " steps to walk"),
         {.cause = cat("the limit is ", options_.most_steps, " steps over all ranks"),
-         .remedy = "take an algorithm with fewer messages, such as hierarchical or "
-                   "recursive_doubling, or fewer ranks"});
+         .remedy = "let the algorithm be chosen, or take fewer ranks"});
   }
 
   // Where ranks are walked as one, a message to another rank of a host is what rank 0 of that host

@@ -16,6 +16,7 @@
 #include "collectives/algorithms/hierarchical.h"
 #include "collectives/simulate/candidates.h"
 #include "collectives/simulate/joint_schedule.h"
+#include "collectives/simulate/rounds.h"
 #include "topology/networks/load_network.h"
 
 namespace tutti {
@@ -61,6 +62,44 @@ class Play {
 // 2 (alpha (p - 1) + beta n (p - 1) / p).
 double ring_us(int ranks, double bytes, double alpha_us, double GBps) {
   return 2 * (alpha_us * (ranks - 1) + bytes / GBps * 1e-3 * (ranks - 1) / ranks);
+}
+
+// What is not played round by round takes as long as if it were.
+TEST(Rounds, TakeTheTimeThatTheyTakeWhenPlayed) {
+  const std::pair<Collective, const char*> programs[] = {{Collective::all_reduce, "ring"},
+                                                         {Collective::all_gather, "ring"},
+                                                         {Collective::reduce_scatter, "ring"},
+                                                         {Collective::all_to_all, "linear"}};
+  for (const char* network : {"switch:16", "ring:9", "fat-tree:hosts=4,gpus=4",
+                              "fat-tree:hosts=4,gpus=4,bandwidth=10GB/s", "rail:hosts=4,gpus=4",
+                              "fat-tree:hosts=16,per-leaf=4,up=2", "switch:3"}) {
+    for (const auto& [collective, name] : programs) {
+      for (const double bytes : {64.0, 1e6, 3e8}) {
+        SCOPED_TRACE(cat(network, ", ", tutti::name(collective), ", ", bytes));
+        Play play({network, name, collective});
+        const auto rounds = rounds_of(algorithm(collective, name), play.shape, bytes);
+        ASSERT_TRUE(rounds);
+        const SimulationResult quick = play_rounds(*rounds, play.network, play.shape.ranks);
+        SimulationOptions options;
+        options.bytes = bytes;
+        const SimulationResult whole = play.run(options);
+        EXPECT_NEAR(quick.time_us, whole.time_us, 0.1 * whole.time_us);
+        EXPECT_EQ(quick.messages, whole.messages);
+        EXPECT_NEAR(quick.bytes_sent, whole.bytes_sent, 1e-6 * whole.bytes_sent);
+      }
+    }
+  }
+}
+
+TEST(Rounds, AreOnlyOfProgramsWhoseRoundsAreAlike) {
+  const Shape shape{.ranks = 8};
+  for (const auto& [collective, name] : {std::pair(Collective::all_reduce, "halving_doubling"),
+                                         {Collective::all_gather, "bruck"},
+                                         {Collective::all_to_all, "bruck"},
+                                         {Collective::broadcast, "chain"}}) {
+    const Algorithm* const found = find_algorithm(collective, name);
+    if (found != nullptr) EXPECT_FALSE(rounds_of(*found, shape, 1e6)) << name;
+  }
 }
 
 TEST(Simulate, ARingOnAnIdleNetworkTakesTheTimeOfItsFormula) {
@@ -262,7 +301,8 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
                       {.most_steps = 1000});
       },
       ErrorCode::unsupported);
-  EXPECT_THAT(what, AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("hierarchical")));
+  EXPECT_THAT(what,
+              AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let the algorithm be chosen")));
 }
 
 // From the beginning, and after all ranks have computed for a time.

@@ -63,6 +63,12 @@ void add_stragglers(const SimulateOptions& o, int ranks, SimulationOptions& simu
   }
 }
 
+// Ranks of a host that may be walked as one.
+int ranks_as_one(const SimulateOptions& o, const Network& network, int ranks) {
+  const int host = network.alike_group_size();
+  return o.is_even() && host <= kMostAsOne && ranks % host == 0 ? host : 1;
+}
+
 }  // namespace
 
 void take_gpu_class(SimulateOptions& o) {
@@ -102,10 +108,17 @@ SimulatedNetwork::SimulatedNetwork(const SimulateOptions& o)
   simulation.jitter = o.jitter / 100;
   simulation.seed = o.seed;
   if (!o.reduce_bandwidth.empty()) simulation.reduce_GBps = parse_bandwidth(o.reduce_bandwidth);
-  const bool is_even =
-      o.fail.empty() && o.slow.empty() && o.stragglers.empty() && o.jitter == 0 && !o.every_rank;
-  const int host = network->alike_group_size();
-  if (is_even && host <= kMostAsOne && ranks % host == 0) alike = host;
+  alike = ranks_as_one(o, *network, ranks);
+}
+
+std::optional<Rounds> rounds_in_place_of(const SimulateOptions& o, const Algorithm& algorithm,
+                                         const Shape& shape, double bytes, const Network& network) {
+  if (!o.is_even() || o.slices > 1 || o.overhead_us > 0 || !o.reduce_bandwidth.empty()) return {};
+  if (!why_unsupported(algorithm, shape).empty()) return {};
+  std::optional<Rounds> rounds = rounds_of(algorithm, shape, bytes);
+  if (!rounds) return {};
+  const int64_t walked = shape.ranks / ranks_as_one(o, network, shape.ranks);
+  return 2 * rounds->count * walked > kMostSteps ? rounds : std::nullopt;
 }
 
 namespace {
@@ -160,6 +173,11 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
     if (!candidate.excluded.empty()) continue;
     if (chosen.size() == most) break;
     chosen.push_back(candidate.algorithm);
+  }
+  for (const SimulationCandidate& candidate : candidates) {
+    if (candidate.too_long && rounds_in_place_of(o, *candidate.algorithm, shape, bytes, network)) {
+      chosen.push_back(candidate.algorithm);
+    }
   }
   // Where ranks pass on what is not theirs, few others use all links.
   if (network.graph().ends_forward() && collective == Collective::all_reduce && shape.ranks > 2 &&

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "collectives/simulate/rounds.h"
 #include "collectives/simulate/simulate.h"
 #include "topology/networks/network.h"
 
@@ -54,6 +55,10 @@ struct SimulateOptions {
   std::string bucket_bytes = "25M";
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
+  // Nothing makes some ranks, links or messages different from others.
+  bool is_even() const {
+    return fail.empty() && slow.empty() && stragglers.empty() && jitter == 0 && !every_rank;
+  }
 };
 
 // Of `gpu`: the network of so many of the class on one host, and what a kernel's steps take beside
@@ -70,6 +75,13 @@ struct SimulatedNetwork {
   // Of a host, that may be played as one: 1 where something makes them different.
   int alike = 1;
 };
+
+// Steps over all ranks that are played.
+inline constexpr int64_t kMostSteps = 40'000'000;
+
+// Of programs that are too long to be played, where nothing is in trouble.
+std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
+                                         const Shape& shape, double bytes, const Network& network);
 
 // The one that is named; for `all`, all that are not too long; for `auto`, of these the most
 // promising, so many.

@@ -26,8 +26,6 @@ namespace {
 
 constexpr char kTrain[] = "train";
 constexpr int kSlicesOfGpus = 8;
-// Steps over all ranks.
-constexpr int64_t kMostSteps = 40'000'000;
 constexpr int64_t kMostStepsInSlices = 400'000'000;
 constexpr int64_t kMostWorkTried = 20'000'000;
 constexpr int kFewRanks = 128;
@@ -38,7 +36,8 @@ struct Row {
   double bytes = 0;
   SimulationResult result;
   int32_t alike = 1;
-  bool is_best = false;  // of those for these bytes
+  bool in_rounds = false;  // not played: all rounds are alike
+  bool is_best = false;    // of those for these bytes
   double algbw = 0;
   double busbw = 0;
 
@@ -93,6 +92,22 @@ class Play {
   }
 
   Row play(const Algorithm& algorithm, double bytes, double give_up) {
+    Row row;
+    row.algorithm = &algorithm;
+    row.bytes = bytes;
+    if (const auto rounds = rounds_in_place_of(o_, algorithm, shape_, bytes, *on_.network)) {
+      row.in_rounds = true;
+      row.result = play_rounds(*rounds, *on_.network, on_.ranks);
+    } else {
+      play(row, give_up);
+    }
+    if (row.result.time_us > 0) row.algbw = bytes / row.result.time_us * 1e-3;
+    row.busbw = row.algbw * bus_factor(collective_, on_.ranks);
+    return row;
+  }
+
+  void play(Row& row, double give_up) {
+    const Algorithm& algorithm = *row.algorithm;
     const Schedule& schedule = schedule_of(algorithm);
     if (int64_t{schedule.steps()} * o_.slices > kMostStepsInSlices) {
       refuse(cat(algorithm.name, " has ", schedule.steps(), " steps, too many for ", o_.slices,
@@ -100,18 +115,12 @@ class Play {
              "take fewer --slices, or fewer ranks");
     }
     SimulationOptions options = on_.simulation;
-    options.bytes = bytes;
+    options.bytes = row.bytes;
     options.give_up_us = give_up;
     if (o_.algorithm == "auto") options.most_work = kMostWorkTried;
     options.progress = [&](double part) { show_progress(cat("playing ", algorithm.name), part); };
-    Row row;
-    row.algorithm = &algorithm;
-    row.bytes = bytes;
     row.alike = schedule.alike;
     row.result = simulate(schedule, *on_.network, options);
-    if (row.result.time_us > 0) row.algbw = bytes / row.result.time_us * 1e-3;
-    row.busbw = row.algbw * bus_factor(collective_, on_.ranks);
-    return row;
   }
 
   // Kept for the next size, where only one is used.
@@ -139,6 +148,9 @@ class Play {
                   row.is_best && o_.algorithm == "all" ? '>' : ' ', row.algorithm->name.c_str(),
                   result.time_us, row.algbw, row.busbw, static_cast<long long>(result.messages),
                   busiest.c_str());
+    }
+    if (std::ranges::any_of(rows_, &Row::in_rounds)) {
+      std::printf("Of rings and all-to-alls that are too long to be played one round was.\n");
     }
     const bool as_one = std::ranges::any_of(rows_, [](const Row& row) { return row.alike > 1; });
     if (!as_one) return;

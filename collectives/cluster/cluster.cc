@@ -247,9 +247,13 @@ ClusterLink link_from(const Json& json) {
   ClusterLink link{.GBps = number_in(json, "GBps", 0),
                    .ll_GBps = number_in(json, "ll_GBps", 0),
                    .message_us = number_in(json, "message_us", 0),
-                   .all_to_all = number_in(json, "all_to_all", 0)};
+                   .all_to_all = number_in(json, "all_to_all", 0.001)};
   for (const MessageProtocol protocol : kMessageProtocols) {
     link.step_us[static_cast<size_t>(protocol)] = number_in(json.at("step_us"), name(protocol), 0);
+  }
+  const double slices_us = link.step_us[static_cast<size_t>(MessageProtocol::simple)];
+  if (link.GBps > 0 && slices_us == 0) {
+    refuse(cat("links of ", link.GBps, " GB/s have no time of a step by Simple"), "mend the file");
   }
   return link;
 }
@@ -374,6 +378,9 @@ Cluster parse_cluster_json(const std::string& text) {
     const Json& error = json.at("error");
     cluster.error = {number_in(error, "below_1MiB", 0), number_in(error, "below_256MiB", 0),
                      number_in(error, "above", 0)};
+    if (cluster.gpus > 1 && cluster.inside.GBps == 0) {
+      refuse("links inside a host carry 0 GB/s", "mend the file");
+    }
     if (cluster.hosts < 1 || cluster.hosts > kMostHosts || cluster.gpus < 1 ||
         cluster.gpus > kMostGpus) {
       refuse(cat(cluster.hosts, " hosts of ", cluster.gpus, " GPUs are no cluster"),

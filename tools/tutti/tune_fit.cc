@@ -63,6 +63,13 @@ int fit_cluster(const FitOptions& o) {
       read_measured_table(text, o.table, defaults,
                           [](const std::string& name) { return any_collective_named(name).first; });
   if (!prior) prior = prior_of(table);
+  const int hosts = std::ranges::max(table.calls, {}, &MeasuredCall::hosts).hosts;
+  if (hosts > 1 && prior->between.GBps == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the table has calls on ", hosts, " hosts, and --cluster '", o.cluster,
+                    "' no network between them"),
+                {.remedy = "say it, as in '8xH100, NVLink 450, IB 8x50'"});
+  }
   const std::array<double, 3> before = mean_errors(*prior, table.calls);
   tutti::Cluster fitted = fit(*prior, table.calls);
   const std::array<double, 3> after = mean_errors(fitted, table.calls);

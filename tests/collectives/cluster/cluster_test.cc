@@ -149,6 +149,8 @@ TEST_F(ClusterFile, TellsWhatIsWrong) {
   EXPECT_THAT(with("\"hosts\": 2", "\"hosts\": 0"), HasSubstr("0 hosts of 8 GPUs"));
   EXPECT_THAT(with("\"format\": 1", "\"format\": 9"), HasSubstr("format 9, not 1"));
   EXPECT_THAT(with("\"between\"", "\"beyond\""), HasSubstr("between"));
+  EXPECT_THAT(with("\"Simple\": 42", "\"Simple\": 0"), HasSubstr("no time of a step by Simple"));
+  EXPECT_THAT(with("\"GBps\": 370.8", "\"GBps\": 0"), HasSubstr("carry 0 GB/s"));
 }
 
 }  // namespace

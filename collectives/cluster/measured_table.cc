@@ -132,10 +132,11 @@ class Reader {
     return fields[found->second];
   }
 
-  int whole(const std::vector<std::string>& fields, const char* column, std::optional<int> given,
+  // `given`: where the table does not say; 0: then it must.
+  int whole(const std::vector<std::string>& fields, const char* column, int given,
             const char* remedy) const {
     const std::string text = field(fields, column);
-    if (text.empty() && given) return *given;
+    if (text.empty() && given > 0) return given;
     const auto value = parse_number<int>(text);
     if (value && *value >= 1) return *value;
     refuse(cat("'", text, "' is no number of ", column), remedy);
@@ -161,8 +162,7 @@ class Reader {
     const Collective collective = what.empty() ? *collective_ : named_(what);
     constexpr char kRemedy[] = "name the columns nodes and gpus, or say it with --cluster";
     const int hosts = whole(fields, "hosts", defaults_.hosts.value_or(1), kRemedy);
-    const std::optional<int> given =
-        defaults_.gpus ? std::optional(*defaults_.gpus * hosts) : std::nullopt;
+    const int given = defaults_.gpus.value_or(0) * hosts;
     const int gpus = gpus_of_a_host(whole(fields, "ranks", given, kRemedy), hosts);
     const auto us = parse_number<double>(field(fields, "time"));
     if (us) return add(collective, hosts, gpus, *size, *us);

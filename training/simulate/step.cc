@@ -5,6 +5,27 @@
 
 namespace tutti::training {
 
+namespace {
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data, int tensor) {
+  std::vector<std::vector<int32_t>> groups;
+  for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
+    const std::vector<int>& holders = plan.holders[at(plan.ranks[at(stage)].chunks.front())];
+    if (holders.front() != stage) continue;
+    for (int32_t place = 0; place < tensor; ++place) {
+      std::vector<int32_t>& members = groups.emplace_back();
+      for (const int holder : holders) {
+        for (int32_t i = 0; i < data; ++i) members.push_back((holder * data + i) * tensor + place);
+      }
+    }
+  }
+  return groups;
+}
+
 SimulatedStep simulate_step(const StepSchedule& step, Network& network,
                             const SimulationOptions& options) {
   SimulatedStep result{.network = simulate(step.schedule, network, options)};

@@ -17,8 +17,13 @@
 // and two backward, after each of which they sum their activations and wait for the sum (Shoeybi et
 // al.: Megatron-LM, 2019). A boundary is crossed in as many parts as there are tensor ranks.
 //
-// What it leaves out: the optimizer, copies in memory, and what sums take of the processors that
-// compute. A bucket ends where its chunk does.
+// By ZeRO the ranks of a stage reduce-scatter their buckets, and gather the parameters of a chunk
+// from the parts that each keeps (parameter_gathers.h): while what the rank computes before goes
+// on, and by stage 3 not before the entry before the last one is over, so that two chunks are whole
+// at most. The optimizer comes after the last sum.
+//
+// What it leaves out: copies in memory, and what sums take of the processors that compute. A bucket
+// ends where its chunk does.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +51,21 @@ struct TensorWork {
   const Algorithm* all_gather = nullptr;
 };
 
+struct ZeroWork {
+  int stage = 0;
+  const Algorithm* all_gather =
+      nullptr;  // from stage 1 on: of parameters, as many bytes as gradients
+};
+
 struct StepWork {
   // Of a rank's part, in us; messages take what the network makes of their bytes.
   pipeline::Costs costs;
   double activation_bytes = 0;     // of a micro-batch between two chunks; its gradient has as many
   double gradient_bytes = 0;       // of a rank's part of a chunk
   double bucket_bytes = 25 << 20;  // the last bucket of a chunk may have fewer
+  double optimizer_us = 0;         // of a rank
   TensorWork tensor;
+  ZeroWork zero;
 };
 
 // Ranks that sum their gradients, of a mesh that has `data` x `tensor` ranks of each of the plan's:
@@ -67,12 +80,13 @@ struct StepSchedule {
 };
 
 // The step of a mesh of `places.size()` ranks, of which each of the plan's has as many. The plan
-// has passed check(), and its schedule is flushed. `all_reduce` sums the buckets. options.alike:
+// has passed check(), and its schedule is flushed. `sum` sums the buckets: an all_reduce, or from
+// ZeRO 1 on a reduce_scatter (of schedules whose stages keep their chunks). options.alike:
 // ranks of a host, tried as one (without tensor ranks); most_steps: of all that is done. Throws
 // Error(invalid_argument) for numbers that make no sense, Error(unsupported) for what is too long,
 // or that the algorithm does not support.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
-                                const std::vector<Place>& places, const Algorithm& all_reduce,
+                                const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});
 
 // time_us = compute_us + bubble_us + exposed_us.

@@ -10,6 +10,7 @@
 #include "collectives/simulate/joint_schedule.h"
 #include "training/simulate/entry_marks.h"
 #include "training/simulate/group_schedules.h"
+#include "training/simulate/parameter_gathers.h"
 #include "training/simulate/step.h"
 
 namespace tutti::training {
@@ -38,12 +39,12 @@ void check_bytes(std::string_view name, double bytes, double least) {
 class Builder {
  public:
   Builder(const Plan& plan, const StepWork& work, const std::vector<Place>& places,
-          const Algorithm& all_reduce, const ScheduleOptions& options)
+          const Algorithm& sum, const ScheduleOptions& options)
       : plan_(plan),
         work_(work),
         costs_(plan.schedule, work.costs),
         places_(places),
-        all_reduce_(all_reduce),
+        sum_(sum),
         options_(options),
         ranks_(static_cast<int32_t>(places.size())),
         tensor_(work.tensor.ranks),
@@ -66,6 +67,7 @@ class Builder {
     std::vector<int32_t> members;
     const std::vector<int>* chunks;  // ascending
     size_t sum;                      // which of schedules_
+    size_t gather = 0;               // alike, by ZeRO
   };
   // The tensor ranks with one place in the other axes, and which of schedules_ they take.
   struct Team {
@@ -83,9 +85,25 @@ class Builder {
   Schedule make_schedule() {
     joint_ = JointSchedule(ranks_, symmetry_, alike_);
     made_.assign(index(ranks_ / alike_), {});
+    last_.assign(index(ranks_ / alike_), kNone);
+    gathers_.clear();
+    for (const Group& group : groups_) add_gathers(group);
     for (int32_t data = 0; data < data_; data += alike_) add_pipeline(data);
     for (const Group& group : groups_) add_sums(group);
+    for (int32_t rank = 0; work_.optimizer_us > 0 && rank < ranks_; rank += alike_) {
+      joint_.order(rank, last_[index(rank / alike_)], joint_.compute(rank, work_.optimizer_us));
+    }
     return joint_.take();
+  }
+
+  const std::vector<Entry>& row_of(const Group& group) const {
+    return plan_.schedule.table[index(group.members.front() / (data_ * tensor_))];
+  }
+
+  void add_gathers(const Group& group) {
+    if (work_.zero.stage == 0) return;
+    gathers_.add(joint_, schedules_[group.gather], work_.gradient_bytes, group.members, alike_,
+                 row_of(group), work_.zero.stage);
   }
 
   // Ranks are played as one where they are alike in every sum.
@@ -108,10 +126,15 @@ class Builder {
       Group group{
           .members = std::move(members), .chunks = &plan_.ranks[index(stage)].chunks, .sum = 0};
       if (group.members.size() == 1) continue;
-      group.sum = schedules_.find(all_reduce_, places_of(group.members), of(alike));
+      group.sum = schedules_.find(sum_, places_of(group.members), of(alike));
       const Schedule& its = schedules_[group.sum];
       if (its.alike != alike || (!groups_.empty() && its.symmetry != symmetry_)) return false;
       symmetry_ = its.symmetry;
+      if (work_.zero.stage > 0) {
+        group.gather = schedules_.find(*work_.zero.all_gather, places_of(group.members), of(alike));
+        const Schedule& gather = schedules_[group.gather];
+        if (gather.alike != alike || gather.symmetry != symmetry_) return false;
+      }
       groups_.push_back(std::move(group));
     }
     if (groups_.empty()) return true;
@@ -163,6 +186,8 @@ class Builder {
     for (const auto& row : plan_.schedule.table) entries += static_cast<double>(row.size());
     for (const Group& group : groups_) {
       steps += steps_of(group.sum) * static_cast<double>(buckets_.size() * group.chunks->size());
+      const auto waits = waits_for_gather(row_of(group), work_.zero.stage);
+      steps += steps_of(group.gather) * static_cast<double>(std::ranges::count(waits, true));
     }
     for (const Team& team : teams_) {
       if (tensor_ == 1) break;
@@ -172,7 +197,7 @@ class Builder {
     }
     if (steps <= static_cast<double>(options_.most_steps)) return;
     throw Error(ErrorCode::unsupported,
-                cat("a training step with ", all_reduce_.name, " on ", ranks_, " ranks has some ",
+                cat("a training step with ", sum_.name, " on ", ranks_, " ranks has some ",
                     static_cast<int64_t>(steps), " steps to walk"),
                 {.cause = cat("the limit is ", options_.most_steps, " steps over all ranks"),
                  .remedy = "take larger buckets, an algorithm with fewer messages, such as "
@@ -237,14 +262,33 @@ class Builder {
     // By tensor rank: the last step, and the last message to each peer.
     std::vector<Step> last(team.members.size(), kNone);
     std::vector<std::vector<Step>> sent(index(plan_.schedule.ranks), last);
+    std::vector<std::vector<Step>> ends;  // by entry
     for (const Action& action : plan_.ranks[index(stage)].actions) {
       if (action.kind == Action::Kind::compute) {
         const bool completes =
             makes_weight_gradient(action.entry) && --backwards[index(action.entry.chunk)] == 0;
         add_entry(team, action.entry, completes, last);
+        await_parameters(stage, data, action.entry, ends);
+        ends.push_back(last);
       } else if (action.kind == Action::Kind::send) {
         add_messages(team, action, data, last, sent[index(action.peer)]);
       }
+    }
+    for (size_t i = 0; i < last.size(); ++i) last_[index(team.members[i] / alike_)] = last[i];
+  }
+
+  // `ends`: of the entries before.
+  void await_parameters(int stage, int32_t data, const Entry& entry,
+                        const std::vector<std::vector<Step>>& ends) {
+    const Team& team = team_at(stage, data);
+    for (size_t i = 0; !gathers_.empty() && i < team.members.size(); ++i) {
+      const size_t group = index(stage) * index(tensor_) + i;
+      const auto gather = gathers_.of(group, ends.size(), index(data / alike_));
+      if (!gather) continue;
+      const int32_t rank = team.members[i];
+      joint_.order(rank, gather->second, begins_[cell(entry) + i]);
+      if (work_.zero.stage < 3 || ends.size() < 2) continue;
+      joint_.order(rank, ends[ends.size() - 2][i], gather->first);
     }
   }
 
@@ -319,7 +363,7 @@ class Builder {
           const int32_t rank = group.members[i * index(alike_)];
           joint_.order(rank, made(rank, *chunk).buckets[bucket], ends[i].first);
           if (before[i] != kNone) joint_.order(rank, before[i], ends[i].first);
-          before[i] = ends[i].second;
+          before[i] = last_[index(rank / alike_)] = ends[i].second;
         }
       }
     }
@@ -334,7 +378,7 @@ class Builder {
     for (const std::vector<Entry>& entries : plan_.schedule.table) {
       double sum = 0;
       for (const Entry& entry : entries) sum += costs_.of(entry);
-      times.push_back(sum);
+      times.push_back(sum + work_.optimizer_us);
     }
     return times;
   }
@@ -343,7 +387,7 @@ class Builder {
   const StepWork& work_;
   pipeline::EntryCosts costs_;
   const std::vector<Place>& places_;
-  const Algorithm& all_reduce_;
+  const Algorithm& sum_;
   const ScheduleOptions& options_;
   int32_t ranks_;
   int32_t tensor_;
@@ -358,27 +402,14 @@ class Builder {
   std::vector<Step> begins_;             // by cell and tensor rank: of the pipeline being added
   std::vector<Step> comes_;              // alike: what the entry needs from another rank
   std::vector<std::vector<Made>> made_;  // by rank that is walked
+  std::vector<Step> last_;               // alike: after which nothing of it comes but the optimizer
+  ParameterGathers gathers_;
 };
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> ranks_that_sum(const Plan& plan, int data, int tensor) {
-  std::vector<std::vector<int32_t>> groups;
-  for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
-    const std::vector<int>& holders = plan.holders[index(plan.ranks[index(stage)].chunks.front())];
-    if (holders.front() != stage) continue;
-    for (int32_t place = 0; place < tensor; ++place) {
-      std::vector<int32_t>& members = groups.emplace_back();
-      for (const int holder : holders) {
-        for (int32_t i = 0; i < data; ++i) members.push_back((holder * data + i) * tensor + place);
-      }
-    }
-  }
-  return groups;
-}
-
 StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
-                                const std::vector<Place>& places, const Algorithm& all_reduce,
+                                const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options) {
   const auto stages = index(plan.schedule.ranks);
   const auto tensor = index(work.tensor.ranks);
@@ -394,7 +425,13 @@ StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
   check_bytes("activations", work.activation_bytes, 0);
   check_bytes("gradients", work.gradient_bytes, 0);
   check_bytes("a bucket", work.bucket_bytes, 1);
-  return Builder(plan, work, places, all_reduce, options).build();
+  const bool moves_chunks = std::ranges::any_of(
+      plan.holders, [](const std::vector<int>& holders) { return holders.size() > 1; });
+  if (work.zero.stage > 0 && moves_chunks) {
+    refuse(cat("ZeRO with ", plan.schedule.name, ", in which several stages have a chunk"),
+           "take a schedule in which each has one stage, such as 1f1b");
+  }
+  return Builder(plan, work, places, sum, options).build();
 }
 
 }  // namespace tutti::training

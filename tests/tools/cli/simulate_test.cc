@@ -136,6 +136,28 @@ TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
   }
 }
 
+// Gathers come before the first forward, and nothing hides them; a sum of half as many bytes is
+// shorter.
+TEST_F(Simulate, TrainsByZero) {
+  const auto time = [&](const std::vector<std::string>& more) {
+    const std::string json = path("step.json");
+    std::vector<std::string> words = {"simulate",     "train", "--cluster",        "p5:2",
+                                      "--forward-us", "1000",  "--backward-us",    "2000",
+                                      "--json",       json,    "--gradient-bytes", "200M"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(read(json))["time_us"].get<double>();
+  };
+  const double plain = time({});
+  EXPECT_GT(time({"--zero", "2"}), plain);
+  EXPECT_GE(time({"--zero", "3"}), time({"--zero", "2"}));
+  EXPECT_NEAR(time({"--optimizer-us", "500"}), plain + 500, 1e-6 * plain);
+  EXPECT_NEAR(time({"--recompute"}), plain + 1000, 0.02 * plain);
+  EXPECT_THAT(run({"simulate", "all_reduce", "--topology", "switch:8", "--zero", "2"}).err,
+              HasSubstr("--zero is of `tutti simulate train`"));
+}
+
 TEST_F(Simulate, FitsAClusterToATable) {
   const std::string table = path("table.csv");
   std::ofstream(table) << "nodes,gpus,collective,bytes,time_us\n";

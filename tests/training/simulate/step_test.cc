@@ -74,6 +74,75 @@ double ring_us(int ranks, double bytes) {
 }
 std::string star(int ranks) { return cat("switch:", ranks, ",bandwidth=10,latency=1us"); }
 
+// (alpha (p - 1) + beta n (p - 1) / p): a reduce_scatter, or an all_gather.
+double half_ring_us(int ranks, double bytes) { return ring_us(ranks, bytes) / 2; }
+
+SimulatedStep play_zero(int stage, double gradients, int micro_batches = 1,
+                        double optimizer_us = 0) {
+  Case c{.network = star(4),
+         .shape = {.ranks = 1, .micro_batches = micro_batches},
+         .work = work(0, gradients)};
+  c.work.zero = {.stage = stage, .all_gather = &require_algorithm(Collective::all_gather, "ring")};
+  c.work.optimizer_us = optimizer_us;
+  Network network(parse_structure(c.network, {}));
+  const Algorithm& sum =
+      require_algorithm(stage > 0 ? Collective::reduce_scatter : Collective::all_reduce, "ring");
+  return simulate_step(make_step_schedule(plan_of(c), c.work, network.places(network.ranks()), sum),
+                       network, {});
+}
+
+// Gathers of 0.2 MB take less than a forward, those of 8 MB more than a forward and a backward.
+TEST(Step, ByZeroParametersAreGatheredBeforeTheFirstForward) {
+  for (const double gradients : {2e5, 8e6}) {
+    const double half = half_ring_us(4, gradients);
+    for (const int stage : {1, 2}) {
+      EXPECT_NEAR(play_zero(stage, gradients).network.time_us, half + kForward + kBackward + half,
+                  1e-6);
+      EXPECT_NEAR(play_zero(stage, gradients, 3).network.time_us,
+                  half + 3 * (kForward + kBackward) + half, 1e-6)
+          << "once";
+    }
+  }
+}
+
+TEST(Step, ByZero3ParametersAreGatheredBeforeEachForwardAndBackward) {
+  const double few = half_ring_us(4, 2e5);
+  ASSERT_LT(few, kForward);
+  EXPECT_NEAR(play_zero(3, 2e5).network.time_us, few + kForward + kBackward + few, 1e-6)
+      << "the second one while the forward computes";
+  const double many = half_ring_us(4, 8e6);
+  ASSERT_GT(many, kForward + kBackward);
+  EXPECT_NEAR(play_zero(3, 8e6).network.time_us, many + many + kBackward + many, 1e-6);
+  // Of two micro-batches four: the third begins when the first forward is over.
+  EXPECT_NEAR(play_zero(3, 8e6, 2).network.time_us, 4 * many + kBackward + many, 1e-6);
+  EXPECT_EQ(play_zero(3, 8e6, 2).network.messages - play_zero(2, 8e6, 2).network.messages,
+            3 * 4 * 3);
+}
+
+TEST(Step, TheOptimizerComesLast) {
+  for (const int stage : {0, 2}) {
+    EXPECT_NEAR(play_zero(stage, 8e6, 1, 70).network.time_us,
+                play_zero(stage, 8e6).network.time_us + 70, 1e-6);
+    EXPECT_DOUBLE_EQ(play_zero(stage, 8e6, 1, 70).compute_us, kForward + kBackward + 70);
+  }
+}
+
+TEST(Step, ZeroNeedsStagesThatKeepTheirChunks) {
+  Case c{.network = star(8),
+         .schedule = "chimera",
+         .shape = {.ranks = 4, .micro_batches = 4},
+         .work = work(0, 8e6)};
+  c.work.zero = {.stage = 2, .all_gather = &require_algorithm(Collective::all_gather, "ring")};
+  const Network network(parse_structure(c.network, {}));
+  try {
+    make_step_schedule(plan_of(c), c.work, network.places(network.ranks()),
+                       require_algorithm(Collective::reduce_scatter, "ring"));
+    FAIL() << "it was made";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ZeRO with chimera"));
+  }
+}
+
 TEST(Step, WithoutAPipelineItComputesAndThenSumsOneBucket) {
   const double gradients = 8e6;
   const int micro_batches = 3;

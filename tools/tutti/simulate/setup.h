@@ -53,6 +53,9 @@ struct SimulateOptions {
   std::string activation_bytes;
   std::string gradient_bytes;
   std::string bucket_bytes = "25M";
+  int zero = 0;
+  double optimizer_us = 0;
+  bool recomputes = false;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
   // Nothing makes some ranks, links or messages different from others.

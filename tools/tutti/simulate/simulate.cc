@@ -259,6 +259,14 @@ void add_training(Command command, SimulateOptions& o) {
   add("--bucket-bytes", o.bucket_bytes, "of gradients that are summed in one call")
       .type_name("BYTES")
       .show_default();
+  add("--zero", o.zero,
+      "ZeRO's stage: from 1 on gradients are reduce-scattered, and parameters gathered before the "
+      "first forward of a chunk; by 3 before each forward and each backward")
+      .between(0, 3)
+      .show_default();
+  add("--optimizer-us", o.optimizer_us, "of a rank, after its gradients are summed");
+  command.add_flag("--recompute", o.recomputes, "a backward computes the chunk's forward once more")
+      .group(kGroup);
 }
 
 void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
@@ -270,7 +278,7 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--micro-batches",
         "--forward-us", "--backward-us", "--backward-weight-us", "--activation-bytes",
-        "--gradient-bytes", "--bucket-bytes"}) {
+        "--gradient-bytes", "--bucket-bytes", "--zero", "--optimizer-us", "--recompute"}) {
     if (!train && command.count(option) > 0) {
       throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
     }

@@ -42,6 +42,14 @@ struct StepRow {
   double time_us() const { return step.network.time_us; }
 };
 
+// Each is one time for all chunks, or one for each.
+void add_forwards(std::vector<double>& backward, const std::vector<double>& forward) {
+  if (backward.size() == 1) backward.resize(forward.size(), backward[0]);
+  for (size_t chunk = 0; chunk < backward.size(); ++chunk) {
+    backward[chunk] += forward[forward.size() == 1 ? 0 : std::min(chunk, forward.size() - 1)];
+  }
+}
+
 // The part for weights is taken from the whole backward, which may be given for each chunk.
 training::pipeline::Costs costs_in(const SimulateOptions& o) {
   training::pipeline::Costs costs{.forward = o.forward_us};
@@ -66,6 +74,7 @@ training::pipeline::Costs costs_in(const SimulateOptions& o) {
     costs.backward_input.push_back(whole[chunk] - weight[chunk]);
   }
   costs.backward_weight = weight;
+  if (o.recomputes) add_forwards(costs.backward_input, o.forward_us);
   return costs;
 }
 
@@ -91,6 +100,12 @@ class TrainPlay {
                                     "data-parallel ranks sum their gradients");
     work_.bucket_bytes = static_cast<double>(parse_bytes(o_.bucket_bytes));
     if (o_.tensor > 1) choose_tensor_algorithms();
+    work_.optimizer_us = o_.optimizer_us;
+    work_.zero.stage = sums() ? o_.zero : 0;
+    if (work_.zero.stage > 0) {
+      work_.zero.all_gather =
+          most_promising(Collective::all_gather, shape_of(group_), work_.gradient_bytes);
+    }
   }
 
   int run() {
@@ -139,21 +154,25 @@ class TrainPlay {
   // The first stage's ranks stand for those of all in the choice of what is tried.
   std::vector<const Algorithm*> algorithms() {
     if (!sums()) return {algorithms_for(Collective::all_reduce).front()};
-    return algorithms_to_play(o_, Collective::all_reduce, shape_of(group_),
+    const Collective sum =
+        work_.zero.stage > 0 ? Collective::reduce_scatter : Collective::all_reduce;
+    return algorithms_to_play(o_, sum, shape_of(group_),
                               std::min(work_.bucket_bytes, work_.gradient_bytes), *on_.network,
                               kMostTried);
   }
 
-  // The most promising of each; --algorithm is that of the gradients.
-  void choose_tensor_algorithms() {
+  const Algorithm* most_promising(Collective collective, const Shape& shape, double bytes) const {
     SimulateOptions any = o_;
     any.algorithm = "auto";
+    return algorithms_to_play(any, collective, shape, bytes, *on_.network, 1).front();
+  }
+
+  // The most promising of each; --algorithm is that of the gradients.
+  void choose_tensor_algorithms() {
     std::vector<int32_t> first(static_cast<size_t>(o_.tensor));
     std::iota(first.begin(), first.end(), 0);
     const auto choose = [&](Collective collective) {
-      return algorithms_to_play(any, collective, shape_of(first), work_.activation_bytes,
-                                *on_.network, 1)
-          .front();
+      return most_promising(collective, shape_of(first), work_.activation_bytes);
     };
     work_.tensor = {.ranks = o_.tensor,
                     .blocks = o_.blocks,
@@ -176,7 +195,11 @@ class TrainPlay {
     return {&algorithm, simulate_step(schedule, *on_.network, options), schedule.schedule.alike};
   }
 
-  std::string name_of(const StepRow& row) const { return sums() ? row.algorithm->name : "-"; }
+  std::string name_of(const StepRow& row) const {
+    if (!sums()) return "-";
+    const Algorithm* const gather = work_.zero.all_gather;
+    return gather == nullptr ? row.algorithm->name : cat(row.algorithm->name, " + ", gather->name);
+  }
 
   void print() const {
     const std::string tensor = o_.tensor == 1 ? "" : cat(o_.tensor, " tensor x ");
@@ -233,6 +256,7 @@ class TrainPlay {
                      {"data_ranks", data_},
                      {"tensor_ranks", o_.tensor},
                      {"stages", o_.stages},
+                     {"zero", work_.zero.stage},
                      {"schedule", plan_.schedule.name},
                      {"micro_batches", o_.micro_batches}};
     const Json best = to_json(rows_[0]);

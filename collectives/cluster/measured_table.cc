@@ -181,6 +181,7 @@ class Reader {
     }
     read_program(line);
     std::vector<std::string> words = words_of(line);
+    if (!words.empty() && is_label(words[0])) words.erase(words.begin());
     if (words.empty()) return;
     if (words[0] == "#") words.erase(words.begin());
     if (words.size() > 1 && words[0] == "Rank") return read_rank(words);
@@ -195,6 +196,11 @@ class Reader {
     const auto us = parse_number<double>(words[time_]);
     if (!size || !us) return;
     add_printed(words, *size, *us);
+  }
+
+  // "0:", of srun --label.
+  static bool is_label(std::string_view word) {
+    return word.ends_with(':') && parse_number<int>(word.substr(0, word.size() - 1)).has_value();
   }
 
   // "all_reduce_perf", in a command or a title.

@@ -156,7 +156,7 @@ TEST(Feed, TheLastMicroBatchAndStepMayBeSmaller) {
 
 TEST(Feed, ARankForWhichNothingIsLeftGetsAMicroBatchOfWeightZero) {
   const Numbers set(100, 1);
-  const FeedOptions options{.batch = 5, .micro_batch = 4, .samples = 5, .rank = 2, .ranks = 3};
+  const FeedOptions options{.batch = 5, .micro_batch = 4, .samples = 5, .rank = 0, .ranks = 3};
   const auto step = Feed({&set}, options).steps_from(0)->next();
   ASSERT_TRUE(step);
   ASSERT_THAT(step->own, SizeIs(1));

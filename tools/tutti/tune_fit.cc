@@ -22,7 +22,7 @@ namespace tutti::tool {
 
 namespace {
 
-// What a fit begins with where nobody says more: the table's GPUs, with InfiniBand.
+// What a fit begins with where nobody says more: the table's GPUs, with a card of InfiniBand each.
 tutti::Cluster prior_of(const MeasuredTable& table) {
   const int gpus = std::ranges::max(table.calls, {}, &MeasuredCall::gpus).gpus;
   const std::string_view gpu = gpu_class_of(table.gpu);
@@ -32,7 +32,7 @@ tutti::Cluster prior_of(const MeasuredTable& table) {
   } else {
     name += gpu;
   }
-  return load_cluster(name + ", IB 25");
+  return load_cluster(cat(name, ", IB ", gpus, "x25"));
 }
 
 std::string percent(double part) {

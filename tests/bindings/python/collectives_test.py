@@ -240,7 +240,7 @@ def test_queues(world):
     queues = [0, 1, 2]
     turned = queues[world.rank :] + queues[: world.rank]
     works = {queue: world.all_gather_async([queue], queue=queue) for queue in turned}
-    assert [works[queue].wait().tolist() for queue in queues] == [[[q]] * 3 for q in queues]
+    assert [works[queue].wait().tolist() for queue in queues] == [[queue] * 3 for queue in queues]
     with pytest.raises(Error, match="queue 3 is not open"):
         world.barrier(queue=3)
 

@@ -67,18 +67,21 @@ TEST(MeasuredTable, ReadsWhatNcclTestsPrints) {
   EXPECT_EQ(table.calls[1].us, 1466.8);
 }
 
-TEST(MeasuredTable, ReadsWhatMpirunPrintsBeforeEachLine) {
-  std::string text = "+ mpirun -np 4 ./build/all_gather_perf -b 8 -e 1G\n";
-  std::string lines = std::string(kRanks) + kHead + kRows;
-  while (!lines.empty()) {
-    const size_t end = lines.find('\n') + 1;
-    text += "[1,0]<stdout>:" + lines.substr(0, end);
-    lines.erase(0, end);
+TEST(MeasuredTable, ReadsWhatMpirunAndSlurmPrintBeforeEachLine) {
+  for (const char* label : {"[1,0]<stdout>:", "0: ", "12:  "}) {
+    std::string text = "+ mpirun -np 4 ./build/all_gather_perf -b 8 -e 1G\n";
+    std::string lines = std::string(kRanks) + kHead + kRows;
+    while (!lines.empty()) {
+      const size_t end = lines.find('\n') + 1;
+      text += label + lines.substr(0, end);
+      lines.erase(0, end);
+    }
+    const MeasuredTable table = read(text);
+    ASSERT_EQ(table.calls.size(), 2u) << label;
+    EXPECT_EQ(table.calls[1].collective, Collective::all_gather);
+    EXPECT_EQ(table.calls[1].bytes, 268435456);
+    EXPECT_EQ(table.calls[1].hosts, 2);
   }
-  const MeasuredTable table = read(text);
-  ASSERT_EQ(table.calls.size(), 2u);
-  EXPECT_EQ(table.calls[1].collective, Collective::all_gather);
-  EXPECT_EQ(table.calls[1].bytes, 268435456);
 }
 
 TEST(MeasuredTable, ReadsOldTablesWithoutARoot) {

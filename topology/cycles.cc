@@ -1,9 +1,7 @@
 #include "topology/cycles.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <optional>
 #include <queue>

@@ -76,7 +76,7 @@ int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
   return sum;
 }
 
-// Whether the groups of each stage have equally many ranks: then all ranks do alike.
+// If the groups of each stage have equally many ranks, all ranks do alike.
 bool is_even(const NestedGroups& groups, int32_t ranks) {
   for (int32_t stage = 0; stage <= groups.stages(); ++stage) {
     const int32_t size = groups.group(stage, 0).size;

@@ -22,8 +22,8 @@ namespace {
 constexpr int kFormat = 1;
 constexpr int kMostHosts = 1 << 20;
 constexpr int kMostGpus = 1 << 12;
-// Of a link's rate on the box, as of NVLink (gpu_costs.cc); of a slot's, as of PCI Express
-// (topology/link_speeds.h).
+// Programs reach this part of the rate that is printed on the box: of NVLink (gpu_costs.cc), and of
+// PCI Express (topology/link_speeds.h).
 constexpr double kPartOfNvlink = 0.8;
 constexpr double kPartOfPcie = 0.76;
 

@@ -44,8 +44,8 @@ struct Cluster {
   double launch_us = 0;
   ClusterLink inside;
   ClusterLink between;
-  // Of a switch inside the host that adds up (NVLS): what a GPU's link carries, and how long a call
-  // takes beside its bytes. 0: none does.
+  // A switch inside the host may add up (NVLS): the GPU's link carries so much of that, and a call
+  // takes so long beside its bytes. 0: there is no such switch.
   double sums_GBps = 0;
   double sums_us = 0;
   bool sums_between = false;  // switches between hosts add up, too (SHARP)
@@ -61,8 +61,8 @@ size_t error_class(double bytes);
 
 // The names of clusters that are known.
 std::vector<std::string> cluster_names();
-// Whether `text` is meant for a cluster: a known name or nearly one, a line that begins with
-// "8xH100" or "H100", or a file of such numbers. Everything else is a network's description
+// True for the name of a cluster, or nearly one, a line that begins with "8xH100" or "H100", and
+// a file of such numbers. Everything else is a network's description
 // (load_network.h).
 bool is_cluster(const std::string& text);
 // `ranks`: so many GPUs of it, where they are given: some of one host, or whole hosts. A name

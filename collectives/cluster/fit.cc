@@ -39,7 +39,7 @@ std::vector<Knob> knobs_of(Cluster& c) {
           {{&c.sums_us}, 0.7}};
 }
 
-// Of the cluster with as many hosts and GPUs as the call had, which it has from then on.
+// Gives the cluster as many hosts and GPUs as the call had, and predicts the call there.
 double log_error(Cluster& cluster, const MeasuredCall& call) {
   cluster.hosts = call.hosts;
   cluster.gpus = call.gpus;
@@ -117,7 +117,7 @@ class Fit {
   std::span<const MeasuredCall> calls_;
 };
 
-// What is left, and as if a few more calls had been off by what fits usually leave.
+// The standard deviation of the errors, with a few more calls that are off by a usual error.
 std::array<double, 3> errors_left(Cluster cluster, std::span<const MeasuredCall> calls) {
   constexpr std::array<double, 3> kUsual = {0.4, 0.25, 0.1};
   constexpr double kAsMany = 3;

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
-#include <span>
+#include <sstream>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -20,17 +21,8 @@ namespace tutti {
 namespace {
 
 std::vector<std::string> words_of(std::string_view line) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : line) {
-    if (std::isspace(static_cast<unsigned char>(c)) == 0) {
-      word += c;
-    } else if (!word.empty()) {
-      words.push_back(std::exchange(word, {}));
-    }
-  }
-  if (!word.empty()) words.push_back(word);
-  return words;
+  std::istringstream words{std::string(line)};
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 // Fields may stand in quotation marks, and a mark in them is doubled.
@@ -52,7 +44,7 @@ std::vector<std::string> fields_of(std::string_view line) {
   return fields;
 }
 
-// Reads lines into calls; what is wrong is told with the line's number.
+// Makes calls of a table's lines. Its errors name the line.
 class Reader {
  public:
   Reader(const std::string& file, const TableDefaults& defaults,

@@ -24,18 +24,18 @@ struct MeasuredTable {
   std::string gpu;                  // as CUDA calls it; empty where the table does not tell
 };
 
-// What a table may leave open.
+// The caller's answers to what a table does not say.
 struct TableDefaults {
   std::optional<Collective> collective;
   std::optional<int> hosts;
   std::optional<int> gpus;
 };
 
-// Of nccl-tests' output the ranks' list says on how many hosts they were, and the name of the
-// program which collective it was. CSV has a line of names: size_bytes (size, bytes), time_us
-// (oop_time_us, time) or busbw_GBps (oop_busbw_GBps, busbw), and where they are not given
-// otherwise collective, nodes (hosts) and gpus (ranks: of all hosts). `named` knows collectives by
-// all their names. Throws Error(invalid_argument) that names `file` and the line.
+// nccl-tests lists its ranks with their hosts, and the program's name is that of the collective.
+// CSV has a line of names: size_bytes (size, bytes), time_us (oop_time_us, time) or busbw_GBps
+// (oop_busbw_GBps, busbw), and where they are not given otherwise collective, nodes (hosts) and
+// gpus (ranks: of all hosts). `named` knows collectives by all their names. Throws
+// Error(invalid_argument) that names `file` and the line.
 MeasuredTable read_measured_table(const std::string& text, const std::string& file,
                                   const TableDefaults& defaults,
                                   const std::function<Collective(const std::string&)>& named);

@@ -12,9 +12,9 @@ namespace tutti {
 namespace {
 
 constexpr double kPerUs = 1e3;  // GB/s in bytes a microsecond
-// Of a ring's bandwidth that trees reach (NCCL: 0.85 to 0.92).
+// Trees reach this part of a ring's bandwidth (NCCL: 0.85 to 0.92).
 constexpr double kPartOfTree = 0.9;
-// Of the cards' that the tree between hosts reaches beside sums in a switch.
+// The tree between hosts reaches this part of the cards' bandwidth beside sums in a switch.
 constexpr double kPartOfSwitchTree = 0.85;
 constexpr double kPartOfLl128 = 0.92;  // 120 of 128 bytes, and a little
 constexpr double kPartOfLl = 0.5;

@@ -1,4 +1,4 @@
-// What NCCL's algorithms take on a cluster, in closed form: any number of GPUs, in no time.
+// Predicts the time of NCCL's algorithms on a cluster in closed form, for any number of GPUs.
 //
 //   time = launch + steps x time of a step + bytes over a link / its bandwidth
 //
@@ -41,7 +41,8 @@ struct ClusterPrediction {
   std::vector<ClusterCandidate> candidates;  // the quickest first
 };
 
-// Of all hosts of the cluster. Throws Error(unsupported) for a collective that NCCL does not have.
+// All GPUs of the cluster take part. Throws Error(unsupported) for a collective that NCCL does not
+// have.
 ClusterPrediction predict(const Cluster& cluster, Collective collective, double bytes);
 
 }  // namespace tutti

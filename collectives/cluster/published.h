@@ -1,5 +1,5 @@
-// What is published of GPUs, of networks between hosts and of whole systems; and the error that
-// such numbers have.
+// Published figures of GPUs, of networks between hosts and of whole systems, and the error that
+// predictions from them have.
 #pragma once
 
 #include <array>

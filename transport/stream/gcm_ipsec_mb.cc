@@ -4,6 +4,7 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/reduce.h"
 #include "transport/stream/gcm.h"
@@ -12,17 +13,22 @@ namespace tutti {
 
 namespace {
 
-// The table of functions for this processor. Null where they would be no quicker than OpenSSL's.
+using Manager = std::unique_ptr<IMB_MGR, decltype(&free_mb_mgr)>;
+
+// The table of functions for this processor, which lives as long as the process. Null where the
+// functions would be no quicker than OpenSSL's.
 const IMB_MGR* load() {
   void* const library = ::dlopen("libIPSec_MB.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
   const auto make = reinterpret_cast<decltype(&alloc_mb_mgr)>(::dlsym(library, "alloc_mb_mgr"));
   const auto init =
       reinterpret_cast<decltype(&init_mb_mgr_auto)>(::dlsym(library, "init_mb_mgr_auto"));
-  IMB_MGR* const manager = make != nullptr && init != nullptr ? make(0) : nullptr;
+  const auto free = reinterpret_cast<decltype(&free_mb_mgr)>(::dlsym(library, "free_mb_mgr"));
+  if (make == nullptr || init == nullptr || free == nullptr) return nullptr;
+  Manager manager(make(0), free);
   if (manager == nullptr) return nullptr;
-  init(manager, nullptr);
-  return (manager->features & IMB_FEATURE_VAES) != 0 ? manager : nullptr;
+  init(manager.get(), nullptr);
+  return (manager->features & IMB_FEATURE_VAES) != 0 ? manager.release() : nullptr;
 }
 
 class IpsecMbGcm final : public Gcm {

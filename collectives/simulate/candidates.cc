@@ -22,20 +22,18 @@ int64_t length_of(const Program& program) {
 double rough_time(const Program& program, const Shape& shape, double chunk_bytes,
                   Network& network) {
   double us = 0;
-  std::vector<Arc> way;
+  std::vector<Arc> arcs;
   for (const Step& step : program.steps) {
     if (step.kind != StepKind::send) continue;
     double bytes = 0;
     for (const ChunkRange& range : step.src) bytes += range.count * chunk_bytes;
     for (const int32_t peer : step.peers) {
-      way.clear();
-      if (!network.route(shape.rank, peer, way)) return std::numeric_limits<double>::infinity();
+      arcs.clear();
+      const int ways = network.route(shape.rank, peer, arcs);
+      if (ways == 0) return std::numeric_limits<double>::infinity();
       double GBps = std::numeric_limits<double>::infinity();
-      for (const Arc arc : way) {
-        us += network.latency_us(arc);
-        GBps = std::min(GBps, network.GBps(arc));
-      }
-      us += bytes / GBps * 1e-3;
+      for (const Arc arc : arcs) GBps = std::min(GBps, network.GBps(arc));
+      us += network.slowest_us(arcs, ways) + bytes / ways / GBps * 1e-3;
     }
   }
   return us;

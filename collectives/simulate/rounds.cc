@@ -42,21 +42,21 @@ class Ways {
 
   const std::vector<Arc>& to(int rank, int distance) {
     const int peer = static_cast<int>((int64_t{rank} + distance) % ranks_);
-    way_.clear();
-    if (network_.route(rank, peer, way_)) return way_;
+    arcs_.clear();
+    ways_ = network_.route(rank, peer, arcs_);
+    if (ways_ > 0) return arcs_;
     throw Error(ErrorCode::connection_lost,
                 cat("there is no way from rank ", rank, " to rank ", peer));
   }
-  double latency_us() const {
-    double us = 0;
-    for (const Arc arc : way_) us += network_.latency_us(arc);
-    return us;
-  }
+  double latency_us() const { return network_.slowest_us(arcs_, ways_); }
+  // Of a message, what each of its ways carries.
+  double part() const { return 1.0 / ways_; }
 
  private:
   Network& network_;
   int ranks_;
-  std::vector<Arc> way_;
+  std::vector<Arc> arcs_;
+  int ways_ = 1;
 };
 
 double us_on(const Network& network, Arc arc, double bytes) {
@@ -74,7 +74,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
   Ways ways(network, ranks);
   std::vector<double> load(static_cast<size_t>(network.graph().arcs()));  // messages in a round
   for (int rank = 0; rank < ranks; ++rank) {
-    for (const Arc arc : ways.to(rank, 1)) ++load[static_cast<size_t>(arc)];
+    for (const Arc arc : ways.to(rank, 1)) load[static_cast<size_t>(arc)] += ways.part();
   }
   std::vector<double> hops;  // by rank
   double longest = 0;
@@ -147,7 +147,7 @@ void play_everyone(const Rounds& rounds, Network& network, int ranks, Simulation
   const std::vector<int> chosen = distances(ranks);
   for (const int distance : chosen) {
     for (int rank = 0; rank < ranks; ++rank) {
-      for (const Arc arc : ways.to(rank, distance)) ++load[static_cast<size_t>(arc)];
+      for (const Arc arc : ways.to(rank, distance)) load[static_cast<size_t>(arc)] += ways.part();
       longest = std::max(longest, ways.latency_us());
     }
   }

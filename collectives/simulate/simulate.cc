@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <queue>
+#include <span>
 
 #include "base/error.h"
 #include "base/mix_bits.h"
@@ -43,6 +44,11 @@ struct Transfer {
   double left = 0;  // bytes
   double since = 0;
   double rate = 0;
+  double latency = 0;
+};
+
+struct Spread {
+  int ways = 1;
   double latency = 0;
 };
 
@@ -248,20 +254,21 @@ class Simulation {
     if (!queue.empty()) begin_flow(queue.front().first, queue.front().second, now);
   }
 
-  // All ways of the messages that this one stands for; latency: of the slowest of them.
-  double find_way(const Schedule::Message& message) {
-    way_.clear();
-    double latency = 0;
+  // All ways of the messages that this one stands for: over how many each of these is split, and
+  // the latency of the slowest.
+  Spread find_ways(const Schedule::Message& message) {
+    arcs_.clear();
+    Spread spread;
     for (int32_t i = 0; i < s_.alike; ++i) {
-      const size_t begin = way_.size();
+      const size_t begin = arcs_.size();
       const int32_t from = s_.image(message.from, i);
       const int32_t to = s_.image(message.to, i);
-      if (!network_.route(from, to, way_)) throw cut_off(network_, s_.ranks, from, to);
-      double one = 0;
-      for (size_t k = begin; k < way_.size(); ++k) one += network_.latency_us(way_[k]);
-      latency = std::max(latency, one);
+      spread.ways = network_.route(from, to, arcs_);
+      if (spread.ways == 0) throw cut_off(network_, s_.ranks, from, to);
+      const std::span<const Arc> arcs = std::span(arcs_).subspan(begin);
+      spread.latency = std::max(spread.latency, network_.slowest_us(arcs, spread.ways));
     }
-    return latency;
+    return spread;
   }
 
   void begin_flow(int32_t number, uint32_t slice, double now) {
@@ -269,24 +276,27 @@ class Simulation {
     const int32_t sender = sender_[number];
     const double factor = random_factor(o_.jitter, o_.seed, static_cast<uint64_t>(number), slice);
     const double bytes = bytes_of(sender);
-    const double latency = o_.instant_messages ? 0 : find_way(message) * factor;
+    const Spread spread = o_.instant_messages ? Spread() : find_ways(message);
+    const double latency = spread.latency * factor;
     result_.messages += s_.alike;
     result_.bytes_sent += bytes * s_.alike;
-    if (bytes == 0 || way_.empty()) {
+    if (bytes == 0 || arcs_.empty()) {
       add(now + latency, Event::Kind::message_comes, number, slice);
       one_sent(sender, slice, now);
       send_next(number, now);
       return;
     }
-    for (const Arc arc : way_) traffic_[static_cast<size_t>(arc)] += bytes;
-    const Flow flow = sharing_.begin(way_);
+    // The parts of a message are one flow: all are as quick as the slowest.
+    const double part = bytes / spread.ways;
+    for (const Arc arc : arcs_) traffic_[static_cast<size_t>(arc)] += part;
+    const Flow flow = sharing_.begin(arcs_);
     if (flow >= transfers_.size()) transfers_.resize(flow + 1);
     Transfer& transfer = transfers_[flow];
     transfer = {.message = number,
                 .sender = sender,
                 .turn = slice,
                 .prediction = transfer.prediction + 1,
-                .left = bytes * factor,
+                .left = part * factor,
                 .since = now,
                 .rate = 0,
                 .latency = latency};
@@ -366,7 +376,7 @@ class Simulation {
   std::vector<double> ends_;
   std::vector<Transfer> transfers_;  // by flow
   std::vector<double> traffic_;      // by arc, in bytes
-  std::vector<Arc> way_;
+  std::vector<Arc> arcs_;
   int64_t left_ = 0;  // steps that are not done
   SimulationResult result_;
 };

@@ -225,6 +225,33 @@ TEST(Simulate, AFailedLinkIsGoneRound) {
   EXPECT_LT(round, 10 * usual);
 }
 
+// Four hosts, each with a card on each of two switches.
+TEST(Simulate, HostsWithTwoCardsUseBoth) {
+  std::string file = "6 2 8\n4 5\n";
+  for (int host = 0; host < 4; ++host) {
+    for (const int at : {4, 5}) file += cat(host, " ", at, " 100Gbps 1us 0\n");
+  }
+  const auto network = read_network(file, "two.txt");
+  std::vector<Arc> arcs;
+  EXPECT_EQ(network->route(0, 1, arcs), 2);
+  EXPECT_EQ(arcs.size(), 4u);
+  const Shape shape{.ranks = 4, .layout = Layout::of(network->places(4))};
+  const Algorithm& ring = algorithm(Collective::all_reduce, "ring");
+  const Schedule schedule = make_schedule(ring, shape);
+  const auto time = [&](double bytes) {
+    return simulate(schedule, *network, {.bytes = bytes}).time_us;
+  };
+  for (const double bytes : {8.0, 1e8}) {
+    const double both = ring_us(4, bytes, 2, 25);
+    EXPECT_NEAR(time(bytes), both, 1e-9 * both);
+    EXPECT_NEAR(play_rounds(*rounds_of(ring, shape, bytes), *network, 4).time_us, both,
+                0.01 * both);
+  }
+  network->fail(network->links_named("host2-switch4")[0]);
+  const double one = ring_us(4, 1e8, 2, 12.5);
+  EXPECT_NEAR(time(1e8), one, 0.001 * one) << "other hosts' latencies pass meanwhile";
+}
+
 template <typename Run>
 std::string error_of(const Run& run, ErrorCode code) {
   try {

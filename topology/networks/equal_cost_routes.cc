@@ -35,34 +35,40 @@ const EqualCostRoutes::Distances& EqualCostRoutes::distances_to(int destination)
   return distances;
 }
 
-bool EqualCostRoutes::find(int from, int to, std::vector<Arc>& arcs) {
-  const int destination = ends_[static_cast<size_t>(to)];
-  int node = ends_[static_cast<size_t>(from)];
+void EqualCostRoutes::find_nearer(int node, int destination) {
   const Distances& distances = distances_to(destination);
   const auto distance = [&](int of) { return distances[static_cast<size_t>(of)]; };
-  if (distance(node) == kFar) return false;
-  auto digits = static_cast<size_t>(to);
-  std::vector<Arc> nearer;
-  while (node != destination) {
-    nearer.clear();
-    double widest = 0;
-    for (const Arc arc : graph_.arcs_from(node)) {
-      const int next = graph_.head(arc);
-      const bool leads = distance(next) == distance(node) - 1 &&
-                         !failed_[static_cast<size_t>(arc / 2)] &&
-                         (next == destination || forwards(graph_, next));
-      const double GBps = graph_.link_of(arc).GBps;
-      if (!leads || GBps < widest) continue;
-      if (GBps > widest) nearer.clear();
-      widest = GBps;
-      nearer.push_back(arc);
-    }
-    const Arc taken = nearer[digits % nearer.size()];
-    digits /= nearer.size();
-    arcs.push_back(taken);
-    node = graph_.head(taken);
+  nearer_.clear();
+  double widest = 0;
+  for (const Arc arc : graph_.arcs_from(node)) {
+    const int next = graph_.head(arc);
+    const bool leads = distance(next) == distance(node) - 1 &&
+                       !failed_[static_cast<size_t>(arc / 2)] &&
+                       (next == destination || forwards(graph_, next));
+    const double GBps = graph_.link_of(arc).GBps;
+    if (!leads || GBps < widest) continue;
+    if (GBps > widest) nearer_.clear();
+    widest = GBps;
+    nearer_.push_back(arc);
   }
-  return true;
+}
+
+int EqualCostRoutes::find(int from, int to, std::vector<Arc>& arcs) {
+  const int destination = ends_[static_cast<size_t>(to)];
+  const int start = ends_[static_cast<size_t>(from)];
+  if (start == destination) return 1;
+  if (distances_to(destination)[static_cast<size_t>(start)] == kFar) return 0;
+  int ways = 1;
+  for (int way = 0; way < ways; ++way) {
+    auto digits = static_cast<size_t>(to);
+    for (int node = start; node != destination; node = graph_.head(arcs.back())) {
+      find_nearer(node, destination);
+      if (node == start && !forwards(graph_, start)) ways = static_cast<int>(nearer_.size());
+      arcs.push_back(nearer_[(digits + static_cast<size_t>(way)) % nearer_.size()]);
+      digits /= nearer_.size();
+    }
+  }
+  return ways;
 }
 
 }  // namespace tutti

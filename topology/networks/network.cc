@@ -216,17 +216,28 @@ bool Network::intact(std::span<const Arc> arcs) const {
   return std::ranges::none_of(arcs, [&](Arc arc) { return failed_[static_cast<size_t>(arc / 2)]; });
 }
 
-bool Network::route(int from, int to, std::vector<Arc>& arcs) {
+int Network::route(int from, int to, std::vector<Arc>& arcs) {
   if (structure_.stages.empty() && !structure_.fabric) return routes_->find(from, to, arcs);
   const size_t begin = arcs.size();
   int choices = structure_.fabric ? structure_.fabric->choices() : 1;
   for (const auto& stage : structure_.stages) choices = std::max(choices, stage->choices());
   for (int choice = 0; choice < choices; ++choice) {
     route_by_structure(from, to, choice, arcs);
-    if (!any_failed_ || intact(std::span(arcs).subspan(begin))) return true;
+    if (!any_failed_ || intact(std::span(arcs).subspan(begin))) return 1;
     arcs.resize(begin);
   }
   return routes_->find(from, to, arcs);
+}
+
+double Network::slowest_us(std::span<const Arc> arcs, int ways) const {
+  const size_t each = arcs.size() / static_cast<size_t>(ways);
+  double slowest = 0;
+  for (size_t first = 0; first < arcs.size(); first += each) {
+    double us = 0;
+    for (const Arc arc : arcs.subspan(first, each)) us += latency_us(arc);
+    slowest = std::max(slowest, us);
+  }
+  return slowest;
 }
 
 void Network::fail(int link) {

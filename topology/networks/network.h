@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,8 +55,13 @@ class Network {
   double latency_us(Arc arc) const { return graph_.link_of(arc).latency_us; }
   std::string name(Arc arc) const;  // "leaf3 -> spine0"
 
-  // Appends the way from one rank to another; false where failed links have left none.
-  bool route(int from, int to, std::vector<Arc>& arcs);
+  // Appends the ways from one rank to another, of equally many arcs each, and returns how many they
+  // are: several where the rank's node has several links of its own and a message is split evenly
+  // over them; 0 where failed links have left none.
+  int route(int from, int to, std::vector<Arc>& arcs);
+
+  // Latency of the slowest of so many ways, of equally many arcs each.
+  double slowest_us(std::span<const Arc> arcs, int ways) const;
 
   // "leaf0-spine1": the links between two nodes; "link7": by number; "spine1": all of a node's.
   // Throws Error(invalid_argument) that names what is near.

@@ -266,6 +266,18 @@ CostModel fit(CostModel model, std::span<const Observation> observations) {
   return model;
 }
 
+PredictionErrors errors_left(std::span<const Observation> observations, const CostModel& model) {
+  constexpr PredictionErrors kUsual = {{0.2, 0.2, 0.2}};
+  constexpr double kDrift = 0.25;  // between two tunings of a virtual machine, an hour apart
+  ErrorTally tally;
+  for (const Observation& o : observations) {
+    tally.add(static_cast<double>(o.bytes), std::log(o.seconds / predict(o, model)));
+  }
+  PredictionErrors errors = tally.errors(kUsual);
+  for (double& deviation : errors.deviation) deviation = std::hypot(deviation, kDrift);
+  return errors;
+}
+
 std::string write(std::span<const Observation> observations) {
   std::string text;
   for (const Observation& o : observations) {

@@ -48,6 +48,10 @@ double predict(const Observation& observation, const CostModel& model);
 // observed.
 CostModel fit(CostModel model, std::span<const Observation> observations);
 
+// How far off the model is: from the calls that it was fitted to, and further, as the machine will
+// be slower or quicker at another time.
+PredictionErrors errors_left(std::span<const Observation> observations, const CostModel& model);
+
 // A line each; read() throws Error(invalid_argument) where a line is none.
 std::string write(std::span<const Observation> observations);
 std::vector<Observation> read(const std::string& text);

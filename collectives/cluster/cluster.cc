@@ -88,7 +88,7 @@ class Line {
   Cluster cluster(bool& fixed) {
     cluster_.name = text_;
     cluster_.launch_us = kLaunchUs;
-    cluster_.error = kPublishedError;
+    cluster_.errors = kPublishedErrors;
     set_inside();
     fixed = has_hosts_;
     return cluster_;
@@ -266,11 +266,6 @@ std::string_view name(MessageProtocol protocol) {
   return kNames[static_cast<size_t>(protocol)];
 }
 
-size_t error_class(double bytes) {
-  constexpr double MiB = 1 << 20;
-  return bytes < MiB ? 0 : bytes < 256 * MiB ? 1 : 2;
-}
-
 std::vector<std::string> cluster_names() {
   std::vector<std::string> names;
   for (const PublishedSystem& system : published_systems()) names.emplace_back(system.name);
@@ -351,10 +346,7 @@ std::string to_json(const Cluster& cluster) {
                      {"between", json_of(cluster.between)},
                      {"sums", {{"GBps", cluster.sums_GBps}, {"us", cluster.sums_us}}},
                      {"sums_between", cluster.sums_between},
-                     {"error",
-                      {{"below_1MiB", cluster.error[0]},
-                       {"below_256MiB", cluster.error[1]},
-                       {"above", cluster.error[2]}}}};
+                     {"error", to_json(cluster.errors)}};
   return json.dump(2) + "\n";
 }
 
@@ -375,9 +367,7 @@ Cluster parse_cluster_json(const std::string& text) {
                     .sums_us = number_in(json.at("sums"), "us", 0),
                     .sums_between = json.at("sums_between").get<bool>(),
                     .source = json.at("source").get<std::string>()};
-    const Json& error = json.at("error");
-    cluster.error = {number_in(error, "below_1MiB", 0), number_in(error, "below_256MiB", 0),
-                     number_in(error, "above", 0)};
+    cluster.errors = errors_from(json.at("error"));
     if (cluster.gpus > 1 && cluster.inside.GBps == 0) {
       refuse("links inside a host carry 0 GB/s", "mend the file");
     }

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/cost/prediction_errors.h"
+
 namespace tutti {
 
 // How GPUs pass a message on (NCCL's): 8 bytes with a flag each; on NVLink 120 bytes with one; or
@@ -49,15 +51,11 @@ struct Cluster {
   double sums_GBps = 0;
   double sums_us = 0;
   bool sums_between = false;  // switches between hosts add up, too (SHARP)
-  // By size of the call (error_class()): the standard deviation of log(measured / predicted).
-  std::array<double, 3> error = {};
+  PredictionErrors errors;
   std::string source;
 
   int ranks() const { return hosts * gpus; }
 };
-
-// 0 below 1 MiB, 1 below 256 MiB, else 2.
-size_t error_class(double bytes);
 
 // The names of clusters that are known.
 std::vector<std::string> cluster_names();

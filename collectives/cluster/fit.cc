@@ -117,22 +117,11 @@ class Fit {
   std::span<const MeasuredCall> calls_;
 };
 
-// The standard deviation of the errors, with a few more calls that are off by a usual error.
-std::array<double, 3> errors_left(Cluster cluster, std::span<const MeasuredCall> calls) {
-  constexpr std::array<double, 3> kUsual = {0.4, 0.25, 0.1};
-  constexpr double kAsMany = 3;
-  std::array<double, 3> squares = {};
-  std::array<double, 3> count = {};
-  for (const MeasuredCall& call : calls) {
-    const size_t size = error_class(call.bytes);
-    squares[size] += std::pow(log_error(cluster, call), 2);
-    ++count[size];
-  }
-  std::array<double, 3> left = {};
-  for (size_t i = 0; i < left.size(); ++i) {
-    left[i] = std::sqrt((kAsMany * kUsual[i] * kUsual[i] + squares[i]) / (kAsMany + count[i]));
-  }
-  return left;
+PredictionErrors errors_left(Cluster cluster, std::span<const MeasuredCall> calls) {
+  constexpr PredictionErrors kUsual = {{0.4, 0.25, 0.1}};
+  ErrorTally tally;
+  for (const MeasuredCall& call : calls) tally.add(call.bytes, log_error(cluster, call));
+  return tally.errors(kUsual);
 }
 
 }  // namespace
@@ -141,7 +130,7 @@ std::array<double, 3> mean_errors(Cluster cluster, std::span<const MeasuredCall>
   std::array<double, 3> sums = {};
   std::array<double, 3> count = {};
   for (const MeasuredCall& call : calls) {
-    const size_t size = error_class(call.bytes);
+    const size_t size = PredictionErrors::size_class(call.bytes);
     sums[size] += std::abs(std::exp(-log_error(cluster, call)) - 1);
     ++count[size];
   }
@@ -151,7 +140,7 @@ std::array<double, 3> mean_errors(Cluster cluster, std::span<const MeasuredCall>
 
 Cluster fit(const Cluster& prior, std::span<const MeasuredCall> calls) {
   Cluster fitted = Fit(prior, calls).best();
-  fitted.error = errors_left(fitted, calls);
+  fitted.errors = errors_left(fitted, calls);
   for (const MeasuredCall& call : calls) {
     fitted.hosts = std::max(fitted.hosts, call.hosts);
     fitted.gpus = std::max(fitted.gpus, call.gpus);

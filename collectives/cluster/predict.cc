@@ -21,7 +21,6 @@ constexpr double kPartOfLl = 0.5;
 // How much longer a whole slice's step of an all_reduce takes than one that only passes on (NCCL's
 // "plateau effect of ring").
 constexpr double kReducingStep = 1.4;
-constexpr double kNinety = 1.645;  // standard deviations on each side
 
 class Pricing {
  public:
@@ -170,9 +169,7 @@ ClusterPrediction predict(const Cluster& cluster, Collective collective, double 
   ClusterPrediction prediction;
   prediction.candidates = Pricing(cluster, bytes).candidates(collective);
   prediction.time_us = prediction.candidates.front().time_us();
-  const double factor = std::exp(kNinety * cluster.error[error_class(bytes)]);
-  prediction.low_us = prediction.time_us / factor;
-  prediction.high_us = prediction.time_us * factor;
+  prediction.interval_us = cluster.errors.around(prediction.time_us, bytes);
   return prediction;
 }
 

@@ -15,7 +15,7 @@
 //   direct      all_to_all: S/n to each other GPU, in turn; gather and scatter: all to or from one
 //
 // An interval holds nine measurements of ten, if errors are as large as those that the parameters
-// were judged by (Cluster::error).
+// were judged by (Cluster::errors).
 #pragma once
 
 #include <string_view>
@@ -36,8 +36,7 @@ struct ClusterCandidate {
 
 struct ClusterPrediction {
   double time_us = 0;
-  double low_us = 0;
-  double high_us = 0;
+  Interval interval_us;
   std::vector<ClusterCandidate> candidates;  // the quickest first
 };
 

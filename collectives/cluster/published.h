@@ -42,6 +42,6 @@ std::array<double, kMessageProtocols.size()> steps_inside(bool nvlink);
 inline constexpr double kLaunchUs = 15;
 inline constexpr double kSumsUs = 45;
 inline constexpr double kLlBetweenGBps = 20;
-inline constexpr std::array<double, 3> kPublishedError = {0.6, 0.4, 0.2};
+inline constexpr PredictionErrors kPublishedErrors = {{0.6, 0.4, 0.2}};
 
 }  // namespace tutti

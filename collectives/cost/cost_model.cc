@@ -244,6 +244,7 @@ std::string to_json(const CostModel& model) {
   Json json = {{"format", kFormat},
                {"cores", model.cores},
                {"switch_time", model.switch_time},
+               {"error", to_json(model.errors)},
                {"shm", link_json(model.shm)},
                {"tcp", link_json(model.tcp)}};
   if (model.ucx) json["ucx"] = link_json(*model.ucx);
@@ -262,6 +263,7 @@ CostModel parse_cost_model(const std::string& text) {
     CostModel model;
     model.cores = std::max(1, json.at("cores").get<int32_t>());
     model.switch_time = std::max(0.0, json.at("switch_time").get<double>());
+    if (json.contains("error")) model.errors = errors_from(json["error"]);
     model.shm = read_link(json.at("shm"));
     model.tcp = read_link(json.at("tcp"));
     if (json.contains("ucx")) model.ucx = read_link(json["ucx"]);
@@ -275,6 +277,12 @@ CostModel parse_cost_model(const std::string& text) {
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument, cat("it is no cost model: ", error.what()));
   }
+}
+
+bool is_cost_model(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) &&
+         file_text(path, FileKind::cost_model).find("\"switch_time\"") != std::string::npos;
 }
 
 std::string cost_model_file() {

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/cost/prediction_errors.h"
 #include "transport/path_class.h"
 
 namespace tutti {
@@ -70,7 +71,9 @@ struct CostModel {
   // (gpu_costs.h).
   std::map<std::string, GpuCosts> gpus;
   double switch_time = 0;  // seconds for a core to change over to another rank
-  int32_t cores = 1;       // of each host
+  // The defaults are another machine's: the times of this one may be twice as long, or half.
+  PredictionErrors errors = {{0.5, 0.5, 0.5}};
+  int32_t cores = 1;  // of each host
 
   static CostModel defaults();
 
@@ -87,6 +90,8 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
 // JSON, on one line. parse() throws Error(invalid_argument) that says what is wrong with the text.
 std::string to_json(const CostModel& model);
 CostModel parse_cost_model(const std::string& json);
+// True for a file that `tutti tune` wrote, or that was meant as one.
+bool is_cost_model(const std::string& path);
 
 // Where `tutti tune` keeps this machine's numbers: TUTTI_TUNE_FILE, or a file in the user's cache
 // folder, named by a fingerprint of the machine. Empty: there is no such folder, or "none".

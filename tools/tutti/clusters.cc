@@ -33,8 +33,8 @@ Json to_json(const ClusterQuestion& q, double bytes, const ClusterPrediction& pr
           {"algorithm", chosen.algorithm},
           {"protocol", name(chosen.protocol)},
           {"time_us", prediction.time_us},
-          {"time_us_low", prediction.low_us},
-          {"time_us_high", prediction.high_us},
+          {"time_us_low", prediction.interval_us.low},
+          {"time_us_high", prediction.interval_us.high},
           {"algbw_GBps", bytes / prediction.time_us * 1e-3},
           {"busbw_GBps", busbw(q, bytes, prediction.time_us)}};
 }
@@ -49,8 +49,6 @@ void add_members(const Json& from, Json& to) {
   for (const Json::Member& member : from.items()) to[member.name] = member.value;
 }
 
-constexpr char kInterval[] = "of ten measurements, nine should lie between low and high";
-
 }  // namespace
 
 int simulate_on_cluster(const ClusterQuestion& q) {
@@ -62,11 +60,11 @@ int simulate_on_cluster(const ClusterQuestion& q) {
     const ClusterPrediction prediction = predict(q.cluster, q.collective, bytes);
     std::printf("%14.0f  %-14s %12.2f %12.2f %12.2f %12.3f %12.3f\n", bytes,
                 text_of(prediction.candidates.front()).c_str(), prediction.time_us,
-                prediction.low_us, prediction.high_us, bytes / prediction.time_us * 1e-3,
-                busbw(q, bytes, prediction.time_us));
+                prediction.interval_us.low, prediction.interval_us.high,
+                bytes / prediction.time_us * 1e-3, busbw(q, bytes, prediction.time_us));
     results.push_back(to_json(q, bytes, prediction));
   }
-  std::printf("NCCL's algorithms, predicted; %s.\n", kInterval);
+  std::printf("NCCL's algorithms, predicted; %s.\n", kIntervalMeaning);
   if (q.json.empty()) return 0;
   add_members(results[0], document);
   document["results"] = results;
@@ -95,8 +93,8 @@ int explain_on_cluster(const ClusterQuestion& q) {
                                       {"bytes_us", candidate.bytes_us},
                                       {"busbw_GBps", bandwidth}});
   }
-  std::printf("\n%.2f us, from %.2f to %.2f: %s.\n", prediction.time_us, prediction.low_us,
-              prediction.high_us, kInterval);
+  std::printf("\n%.2f us, from %.2f to %.2f: %s.\n", prediction.time_us, prediction.interval_us.low,
+              prediction.interval_us.high, kIntervalMeaning);
   if (!q.json.empty()) write_file(q.json, document.dump(2) + "\n");
   return 0;
 }

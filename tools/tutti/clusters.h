@@ -20,6 +20,9 @@ inline constexpr char kClusterHelp[] =
     "NVLink;\n"
     "SHARP: switches between hosts add up.\n";
 
+inline constexpr char kIntervalMeaning[] =
+    "of ten measurements, nine should lie between low and high";
+
 struct ClusterQuestion {
   tutti::Cluster cluster;
   std::string text;  // as it was given

@@ -2,9 +2,9 @@
 #include "tools/tutti/explain.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -15,21 +15,16 @@
 #include "base/cuda/device.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/cost/gpu_costs.h"
-#include "collectives/cost/imagined_machine.h"
 #include "collectives/cost/planner.h"
 #include "collectives/interchange/msccl_import.h"
-#include "collectives/program/bus_factor.h"
-#include "tools/launcher/placement.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 #include "tools/tutti/named.h"
+#include "tools/tutti/on_machine.h"
 #include "topology/layout.h"
-#include "transport/path_class.h"
-#include "transport/paths/fabrics.h"
 
 namespace tutti::tool {
 
@@ -54,7 +49,6 @@ struct ExplainOptions {
 Wanted wanted_of(const ExplainOptions& options) {
   const Collective collective = collective_named(options.collective);
   const DType dtype = dtype_named(options.dtype);
-  const bool deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   if (options.root < 0 || options.root >= options.ranks) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--root ", options.root, " is not in 0 to ", options.ranks - 1));
@@ -63,45 +57,8 @@ Wanted wanted_of(const ExplainOptions& options) {
           .root = options.root,
           .bytes = block_bytes(collective, options.ranks, parse_bytes(options.bytes)),
           .dtype = dtype,
-          .at_least = deterministic && reduces(collective) ? Grade::canonical : Grade::same_bits};
+          .at_least = grade_wanted(collective, options.deterministic)};
 }
-
-// On hosts of these groups; the ranks of a single host are placed as on this one.
-std::vector<Place> places_of(const ExplainOptions& options) {
-  std::vector<Place> places;
-  if (options.group.empty()) {
-    for (const Domain& domain : place_ranks(options.ranks).domains) places.push_back({"", domain});
-    return places;
-  }
-  const std::vector<int> groups = parse_groups(options.group, options.ranks);
-  for (size_t host = 0; host < groups.size(); ++host) {
-    places.insert(places.end(), static_cast<size_t>(groups[host]), {std::to_string(host), {}});
-  }
-  return places;
-}
-
-// Between hosts, where `auto` takes what was measured to be quickest, or what this host has a card
-// for.
-PathClass fabric_of(const Transports& transports, const CostModel& model) {
-  if (transports.fabric != "auto") return parse_path_class(transports.fabric).value();
-  if (const auto measured = fabrics_quicker_than_tcp(model)) {
-    return measured->empty() ? PathClass::tcp : measured->front();
-  }
-  const std::vector<std::string> cards = fabric_candidates();
-  return cards.empty() ? PathClass::tcp : parse_path_class(cards.front()).value();
-}
-
-// "tcp", "auto: shm", "auto: shm+ucx"
-std::string describe(const std::string& asked, PathClass fabric, const tutti::Hosts& hosts) {
-  if (asked != "auto") return asked;
-  return cat("auto: shm", hosts.count() > 1 ? cat('+', name(fabric)) : "");
-}
-
-struct Question {
-  Collective collective;
-  int ranks;
-  uint64_t bytes;  // as `tutti bench` counts them
-};
 
 // What keeps a call from being quicker: the card of a host, its cores, or waiting for each other.
 std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
@@ -117,10 +74,27 @@ std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
   return "latency: ranks wait for messages most of the time";
 }
 
-// In GB/s, as `tutti bench` computes it. Barriers move nothing.
-double busbw(const Question& question, double seconds) {
-  const double algbw = static_cast<double>(question.bytes) / seconds / 1e9;
-  return algbw * bus_factor(question.collective, question.ranks);
+// A call of so many bytes, as `tutti bench` counts them.
+struct Question {
+  Collective collective;
+  int ranks;
+  uint64_t bytes;
+  PredictionErrors errors;
+
+  double busbw(double seconds) const {
+    return busbw_GBps(collective, ranks, static_cast<double>(bytes), seconds);
+  }
+  Interval interval_us(double seconds) const {
+    return errors.around(1e6 * seconds, static_cast<double>(bytes));
+  }
+};
+
+void add_time(const Question& question, double seconds, Json& json) {
+  const Interval interval = question.interval_us(seconds);
+  json["time_us"] = seconds * 1e6;
+  json["time_us_low"] = interval.low;
+  json["time_us_high"] = interval.high;
+  json["busbw_GBps"] = question.busbw(seconds);
 }
 
 Json to_json(const Candidate& candidate, const Question& question) {
@@ -131,8 +105,7 @@ Json to_json(const Candidate& candidate, const Question& question) {
     return row;
   }
   const Prediction& p = candidate.prediction;
-  row["time_us"] = p.seconds * 1e6;
-  row["busbw_GBps"] = busbw(question, p.seconds);
+  add_time(question, p.seconds, row);
   row["rough"] = p.rough;
   if (p.rough) return row;
   row["messages_us"] = p.messages * 1e6;
@@ -157,7 +130,7 @@ void print(const Candidate& candidate, const Question& question, bool chosen) {
                 candidate.excluded.c_str());
     return;
   }
-  const double bandwidth = busbw(question, p.seconds);
+  const double bandwidth = question.busbw(p.seconds);
   if (p.rough) return print_rough(name, grade, p.seconds, bandwidth, chosen);
   const double busy = p.messages + p.moving + p.reducing;
   std::printf(
@@ -169,44 +142,43 @@ void print(const Candidate& candidate, const Question& question, bool chosen) {
 
 int run(const ExplainOptions& options) {
   std::ofstream json_file = open_for_writing(options.json, "--json");
-  const std::vector<Place> places = places_of(options);
-  const tutti::Hosts hosts = tutti::Hosts::of(places);
-  AlgorithmFiles files = load_algorithm_files();
   const Wanted wanted = wanted_of(options);
-  const Shape shape{.ranks = options.ranks, .layout = Layout::of(places)};
-  const Transports transports = parse_transports(options.transport);
-  const CostModel model = load_cost_model();
-  const PathClass fabric = fabric_of(transports, model);
-  Planner planner(shape, imagined_machine(hosts, transports.near_by_shm, fabric, model),
-                  std::move(files.algorithms));
-  const Algorithm& chosen = planner.choose(wanted);
-  const std::string file = cost_model_file();
-  const std::string groups = to_text(shape.layout);
-  const Question question = {wanted.collective, options.ranks, parse_bytes(options.bytes)};
+  OnMachine on({.ranks = options.ranks,
+                .group = options.group,
+                .transport = options.transport,
+                .file = options.cluster});
+  const Algorithm& chosen = on.planner.choose(wanted);
+  const CostModel& model = on.planner.machine().model;
+  const std::string groups = to_text(on.shape.layout);
+  const Question question = {wanted.collective, options.ranks, parse_bytes(options.bytes),
+                             model.errors};
   const std::string collective(name(wanted.collective));
   std::printf("%s of %s, %d ranks, %s on a host with %d cores%s, %s\n", collective.c_str(),
               options.bytes.c_str(), options.ranks,
               options.group.empty() ? std::to_string(options.ranks).c_str() : options.group.c_str(),
-              planner.machine().model.cores, groups.empty() ? "" : cat(", in ", groups).c_str(),
-              describe(options.transport, fabric, hosts).c_str());
-  std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
-                                   ? file.c_str()
-                                   : "defaults (`tutti tune` measures this machine's)");
-  Json document = {{"collective", collective},
-                   {"ranks", options.ranks},
-                   {"bytes", question.bytes},
-                   {"dtype", name(wanted.dtype)},
-                   {"transport", describe(options.transport, fabric, hosts)},
-                   {"chosen", chosen.name},
-                   {"algorithms", Json::array()}};
+              model.cores, groups.empty() ? "" : cat(", in ", groups).c_str(),
+              on.transport.c_str());
+  std::printf("costs: %s\n\n", on.costs.c_str());
+  Json document = {{"collective", collective},  {"ranks", options.ranks},
+                   {"bytes", question.bytes},   {"dtype", name(wanted.dtype)},
+                   {"transport", on.transport}, {"source", on.costs},
+                   {"chosen", chosen.name},     {"algorithms", Json::array()}};
   std::string bound;
-  for (const Candidate& candidate : planner.explain(wanted)) {
+  std::array<char, 96> between = {};
+  for (const Candidate& candidate : on.planner.explain(wanted)) {
     const bool is_chosen = candidate.algorithm == &chosen;
     print(candidate, question, is_chosen);
     document["algorithms"].push_back(to_json(candidate, question));
-    if (is_chosen && !candidate.prediction.rough) bound = bound_of(candidate.prediction, hosts);
+    if (!is_chosen) continue;
+    const Prediction& p = candidate.prediction;
+    add_time(question, p.seconds, document);
+    const Interval interval = question.interval_us(p.seconds);
+    std::snprintf(between.data(), between.size(), "%.2f us, from %.2f to %.2f", 1e6 * p.seconds,
+                  interval.low, interval.high);
+    if (!p.rough) bound = bound_of(p, on.hosts);
   }
   std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
+  std::printf("%s: %s: %s.\n", chosen.name.c_str(), between.data(), kIntervalMeaning);
   if (!bound.empty()) std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound.c_str());
   if (json_file.is_open()) json_file << document.dump(2) << '\n';
   return 0;
@@ -264,10 +236,6 @@ int run_cluster(const Command& command, const ExplainOptions& options) {
 
 }  // namespace
 
-uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
-  return has_blocks(collective) ? bytes / static_cast<uint64_t>(ranks) : bytes;
-}
-
 void add_explain(CommandLine& line) {
   const auto o = std::make_shared<ExplainOptions>();
   Command command =
@@ -294,9 +262,10 @@ void add_explain(CommandLine& line) {
           "from 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
-      .add_option("--cluster", o->cluster,
-                  "what NCCL's algorithms take on a cluster of GPUs: a name, a line or a file; see "
-                  "below")
+      .add_option(
+          "--cluster", o->cluster,
+          "what NCCL's algorithms take on a cluster of GPUs: a name, a line or a file; or a "
+          "file of `tutti tune`, in place of this machine's; see below")
       .type_name("CLUSTER");
   command
       .add_option("--buffers", o->buffers,
@@ -310,7 +279,7 @@ void add_explain(CommandLine& line) {
                      "  tutti explain all_reduce -n 8 --gpu h100\n"
                      "  tutti explain all_gather --cluster p5:32 --bytes 32M"));
   command.runs([command, o] {
-    if (!o->cluster.empty()) return run_cluster(command, *o);
+    if (!o->cluster.empty() && !is_cost_model(o->cluster)) return run_cluster(command, *o);
     if (o->gpu.empty() && command.count("--buffers") > 0) {
       throw UsageError("--buffers without --gpu");
     }

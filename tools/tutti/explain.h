@@ -11,9 +11,6 @@
 
 namespace tutti::tool {
 
-// Of one block, when the larger buffer has so many.
-uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes);
-
 struct GpuQuestion {
   std::string gpu;  // its class
   int ranks = 1;

@@ -11,6 +11,7 @@
 #include "collectives/cost/gpu_planner.h"
 #include "collectives/program/bus_factor.h"
 #include "tools/tutti/explain.h"
+#include "tools/tutti/on_machine.h"
 
 namespace tutti::tool {
 

@@ -135,14 +135,18 @@ MeasuredHost place_of(const std::vector<Host>& named) {
 struct Errors {
   double median = 0;
   double ninetieth = 0;
+  double in_interval = 0;  // part of the calls
 };
 
 Errors errors_of(const std::vector<Observation>& observations, const CostModel& model,
                  bool printed) {
   std::vector<double> errors;
+  size_t inside = 0;
   for (const Observation& o : observations) {
     const double predicted = bench::predict(o, model);
     errors.push_back(std::abs(predicted / o.seconds - 1));
+    const Interval interval = model.errors.around(predicted, static_cast<double>(o.bytes));
+    if (interval.low <= o.seconds && o.seconds <= interval.high) ++inside;
     if (!printed) continue;
     std::printf("%-15s %-24s %-4s %10lu %12.2f %12.2f %7.0f%%\n",
                 std::string(name(o.collective)).c_str(), o.algorithm.c_str(),
@@ -153,7 +157,9 @@ Errors errors_of(const std::vector<Observation>& observations, const CostModel& 
   const auto at = [&](double part) {
     return errors[static_cast<size_t>(part * static_cast<double>(errors.size() - 1))];
   };
-  return {.median = at(0.5), .ninetieth = at(0.9)};
+  return {.median = at(0.5),
+          .ninetieth = at(0.9),
+          .in_interval = static_cast<double>(inside) / static_cast<double>(errors.size())};
 }
 
 int check(const TuneOptions& options) {
@@ -171,7 +177,8 @@ int check(const TuneOptions& options) {
     const Errors errors = errors_of(observations, model, true);
     summary += cat("# ", turn.what, ", ", turn.ranks, " ranks: median error ",
                    std::lround(100 * errors.median), "%, 90th percentile ",
-                   std::lround(100 * errors.ninetieth), "%\n");
+                   std::lround(100 * errors.ninetieth), "%, ",
+                   std::lround(100 * errors.in_interval), "% in their intervals\n");
   }
   std::fputs(summary.c_str(), stdout);
   return 0;
@@ -198,6 +205,7 @@ int tune(const TuneOptions& options) {
   if (all.empty()) throw Error(ErrorCode::unsupported, "nothing was measured, and nothing is kept");
   if (stopped_by != 0) std::cerr << "interrupted: what was measured until now is kept\n";
   model = bench::fit(model, all);
+  model.errors = bench::errors_left(all, model);
   Draft(path).finish(to_json(model) + "\n");
   const Errors errors = errors_of(all, model, false);
   std::printf("%zu calls measured; the numbers that fit them (median error %ld%%) are in %s\n",

@@ -131,7 +131,7 @@ class ClusterFile : public ::testing::Test {
 
 TEST_F(ClusterFile, HasAllParameters) {
   Cluster cluster = load_cluster("8xB200 x 4, NVLink 900, EFA 8x50, SHARP");
-  cluster.error = {0.1, 0.2, 0.3};
+  cluster.errors = {{0.1, 0.2, 0.3}};
   const std::string path = write(to_json(cluster));
   ASSERT_TRUE(is_cluster(path));
   EXPECT_EQ(to_json(load_cluster(path)), to_json(cluster));

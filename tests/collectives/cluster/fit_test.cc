@@ -69,7 +69,7 @@ TEST(Fit, IntervalsAreAsWideAsTheNoise) {
   for (const double noise : {0.1, 0.3}) {
     const Cluster fitted =
         fit(load_cluster("dgx-a100"), calls_on(made, Collective::all_reduce, many, noise));
-    for (const double error : fitted.error) EXPECT_NEAR(error / noise, 1, 0.25);
+    for (const double error : fitted.errors.deviation) EXPECT_NEAR(error / noise, 1, 0.25);
   }
 }
 

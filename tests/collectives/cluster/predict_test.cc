@@ -20,7 +20,7 @@ Cluster simple_cluster(int hosts, int gpus) {
           .launch_us = 10,
           .inside = {.GBps = 100, .step_us = {0, 0, 1}, .message_us = 2},
           .between = {.GBps = 50, .step_us = {0, 0, 3}, .message_us = 4},
-          .error = {0, 0, 0},
+          .errors = {{0, 0, 0}},
           .source = "by hand"};
 }
 
@@ -97,8 +97,8 @@ TEST(Predict, MoreOfAnythingNeverTakesLess) {
         for (double bytes = 8; bytes < 1e12; bytes *= 2) {
           const ClusterPrediction p = predict(cluster, c, bytes);
           EXPECT_GE(p.time_us, before);
-          EXPECT_LT(p.low_us, p.time_us);
-          EXPECT_GT(p.high_us, p.time_us);
+          EXPECT_LT(p.interval_us.low, p.time_us);
+          EXPECT_GT(p.interval_us.high, p.time_us);
           EXPECT_TRUE(std::ranges::is_sorted(p.candidates, {}, &ClusterCandidate::time_us));
           before = p.time_us;
         }
@@ -119,11 +119,11 @@ TEST(Predict, AMillionGpusAreNoMoreWorkThanEight) {
 
 TEST(Predict, IntervalsAreThoseOfTheSize) {
   Cluster cluster = simple_cluster(1, 4);
-  cluster.error = {0.3, 0.2, 0.1};
+  cluster.errors = {{0.3, 0.2, 0.1}};
   const auto factor = [&](double bytes) {
     const ClusterPrediction p = predict(cluster, Collective::all_reduce, bytes);
-    EXPECT_NEAR(p.time_us / p.low_us, p.high_us / p.time_us, 1e-9);
-    return std::log(p.high_us / p.time_us) / 1.645;
+    EXPECT_NEAR(p.time_us / p.interval_us.low, p.interval_us.high / p.time_us, 1e-9);
+    return std::log(p.interval_us.high / p.time_us) / 1.645;
   };
   EXPECT_NEAR(factor(1024), 0.3, 1e-9);
   EXPECT_NEAR(factor(1 << 20), 0.2, 1e-9);

@@ -64,7 +64,7 @@ std::optional<std::string> preset_of(const std::string& name) {
   return std::nullopt;
 }
 
-// By error_class().
+// By PredictionErrors::size_class().
 struct Errors {
   std::array<std::vector<double>, 3> parts;
   int covered = 0;
@@ -75,8 +75,8 @@ struct Errors {
     shaped.hosts = call.hosts;
     shaped.gpus = call.gpus;
     const ClusterPrediction p = predict(shaped, call.collective, call.bytes);
-    parts[error_class(call.bytes)].push_back(std::abs(p.time_us / call.us - 1));
-    covered += static_cast<int>(p.low_us <= call.us && call.us <= p.high_us);
+    parts[PredictionErrors::size_class(call.bytes)].push_back(std::abs(p.time_us / call.us - 1));
+    covered += static_cast<int>(p.interval_us.low <= call.us && call.us <= p.interval_us.high);
     ++all;
   }
   void add(const Errors& other) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "collectives/cost/cost_model.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {
@@ -99,6 +100,37 @@ TEST_F(Simulate, PredictsOnClustersAsExplainDoes) {
   EXPECT_THAT(run({"simulate", "all_reduce", "--cluster", "dgx-h10"}).err, HasSubstr("dgx-h100?"));
   EXPECT_THAT(run({"explain", "all_reduce", "--cluster", "p5", "--gpu", "h100"}).err,
               HasSubstr("--cluster excludes --gpu"));
+}
+
+// A file of `tutti tune` in the place of a cluster's.
+TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
+  CostModel machine = CostModel::defaults();
+  machine.cores = 4;
+  machine.errors = {{0.3, 0.2, 0.1}};
+  const std::string file = path("machine.json");
+  std::ofstream(file) << to_json(machine);
+  const std::string simulated = path("simulated.json");
+  const std::string explained = path("explained.json");
+  for (const auto& [bytes, deviation] :
+       {std::pair("1K", 0.3), std::pair("32M", 0.2), std::pair("1G", 0.1)}) {
+    const Result a = run({"simulate", "all_gather", "--cluster", file, "-n", "4", "--bytes", bytes,
+                          "--json", simulated});
+    const Result b = run({"explain", "all_gather", "--cluster", file, "-n", "4", "--bytes", bytes,
+                          "--json", explained});
+    ASSERT_EQ(a.code, 0) << a.err;
+    ASSERT_EQ(b.code, 0) << b.err;
+    EXPECT_THAT(b.out, HasSubstr("on a host with 4 cores"));
+    const Json left = Json::parse(read(simulated));
+    const Json right = Json::parse(read(explained));
+    for (const char* field : {"time_us", "time_us_low", "time_us_high", "busbw_GBps"}) {
+      EXPECT_EQ(left[field], right[field]) << field;
+    }
+    EXPECT_EQ(left["algorithm"], right["chosen"]);
+    const double ratio = left["time_us_high"].get<double>() / left["time_us"].get<double>();
+    EXPECT_NEAR(std::log(ratio) / 1.645, deviation, 1e-9);
+  }
+  EXPECT_THAT(run({"simulate", "all_reduce", "--cluster", file, "--slow", "link0:2"}).err,
+              HasSubstr("is a machine's file"));
 }
 
 // What is named is played on the cluster's network, over a card of each GPU.

@@ -14,6 +14,7 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/named.h"
+#include "tools/tutti/on_machine.h"
 #include "tools/tutti/simulate/setup.h"
 
 namespace tutti::tool {

@@ -1,5 +1,5 @@
 // What the two faces of `tutti simulate` share: collectives (simulate.cc) and training steps
-// (simulate_train.cc).
+// (train.cc).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
-// the command's options, also those of training steps (simulate_train.cc).
+// the command's options, also those of training steps (train.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,11 +12,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "collectives/cost/cost_model.h"
 #include "collectives/program/bus_factor.h"
 #include "collectives/simulate/schedule.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/named.h"
+#include "tools/tutti/on_machine.h"
 #include "tools/tutti/simulate/setup.h"
 #include "topology/layout.h"
 
@@ -306,6 +308,19 @@ bool is_played(const Command& command, const SimulateOptions& o) {
          });
 }
 
+int predict_on_machine(const Command& command, const SimulateOptions& o) {
+  if (is_played(command, o) || !o.tries_several() || command.count("--root") > 0) {
+    throw UsageError(cat(o.topology,
+                         " is a machine's file, on which calls are priced, not played; "
+                         "it takes --ranks, --bytes and --json"));
+  }
+  const Collective collective = collective_named(o.what);
+  return simulate_on_machine({.machine = {.ranks = o.ranks.value_or(2), .file = o.topology},
+                              .collective = collective,
+                              .bytes = sizes_in(o, collective),
+                              .json = o.json});
+}
+
 int predict_on_cluster(const SimulateOptions& o) {
   ClusterQuestion question;
   question.cluster = load_cluster(o.topology, o.ranks);
@@ -386,6 +401,8 @@ void add_simulate(CommandLine& line) {
     if (!o->gpu.empty()) {
       if (command.count("--slices") == 0) o->slices = kSlicesOfGpus;
       take_gpu_class(*o);
+    } else if (is_cost_model(o->topology)) {
+      return predict_on_machine(command, *o);
     } else if (is_cluster(o->topology)) {
       if (!plays && o->tries_several() && command.count("--root") == 0) {
         return predict_on_cluster(*o);

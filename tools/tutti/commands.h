@@ -22,6 +22,7 @@ void add_topo(CommandLine& line);
 void add_draw(CommandLine& line);
 void add_simulate(CommandLine& line);
 void add_pipeline(CommandLine& line);
+void add_plan(CommandLine& line);
 void add_tokenize(CommandLine& line);
 void add_data(CommandLine& line);
 void add_partition(CommandLine& line);

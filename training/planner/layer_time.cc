@@ -1,0 +1,168 @@
+#include "training/planner/layer_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti::training::planner {
+
+namespace {
+
+// Times of operators on one processor.
+class Roofline {
+ public:
+  Roofline(const Job& job, const Efficiencies& efficiencies)
+      : processor_(job.processor),
+        half_(1e12 * processor_.half_TFLOPs * efficiencies.products(processor_, false)),
+        bandwidth_(1e9 * processor_.memory_GBps * efficiencies[Knob::memory]) {
+    const bool eight = job.precision == Precision::eight;
+    rate_ = eight ? 1e12 * processor_.eight_TFLOPs * efficiencies.products(processor_, true) : half_;
+    rate_ /= efficiencies.time_of(job.software);
+  }
+
+  // Of m x k by k x n values. Blocks of 128 x 256 results go to the multiprocessors in rounds, of
+  // which the last may leave some idle; rows that are no whole lines of memory are slower.
+  double product(double m, double n, double k) const {
+    const double rows = std::ceil(m / 128);
+    const double columns = std::ceil(n / 128);
+    const double rounds = rows * columns / 2 / processor_.multiprocessors;
+    const double filled = rounds / std::ceil(rounds) * (m * n) / (rows * columns * 128 * 128);
+    return 2 * m * n * k / (rate_ * std::max(filled, 0.3) * aligned(n, k));
+  }
+  double moved(double bytes) const { return bytes / bandwidth_; }
+  double half_rate() const { return half_; }
+
+ private:
+  static double aligned(double n, double k) {
+    double part = 1;
+    for (const double d : {n, k}) {
+      if (std::fmod(d, 8) != 0) part = std::min(part, 0.4);
+      if (std::fmod(d, 64) != 0) part = std::min(part, 0.85);
+    }
+    return part;
+  }
+
+  const Processor& processor_;
+  double half_;
+  double bandwidth_;
+  double rate_ = 0;
+};
+
+double projections(const Job& job, const Layout& layout, const Roofline& on) {
+  const ModelShape& m = job.model;
+  const double T = tokens_of(job, layout);
+  const double h = count(m.hidden);
+  const double t = layout.tensor;
+  const double heads = count(m.heads * m.head_width) / t;
+  if (m.latent.kv_rank > 0) {
+    const double wide = count(m.heads * (m.head_width + m.latent.rope)) / t;
+    const double keys = count(m.latent.kv_rank);
+    const double queries = count(m.latent.query_rank);
+    const double of_queries =
+        queries > 0 ? on.product(T, queries, h) + on.product(T, wide, queries)
+                    : on.product(T, wide, h);
+    return of_queries + on.product(T, keys + count(m.latent.rope), h) +
+           on.product(T, 2 * heads, keys) + on.product(T, h, heads);
+  }
+  const double into = count((m.heads + 2 * m.kv_heads) * m.head_width) / t;
+  return on.product(T, into, h) + on.product(T, h, heads);
+}
+
+double attention(const Job& job, const Layout& layout, const Efficiencies& e, const Roofline& on) {
+  const ModelShape& m = job.model;
+  const double T = tokens_of(job, layout);
+  const double s = count(job.sequence);
+  const double heads = count(m.heads) / layout.tensor;
+  const double width = count(m.head_width) + count(m.latent.rope) / 2;
+  const double operations = 4 * T * s * heads * width;
+  const double peak = 1e12 * job.processor.half_TFLOPs;
+  if (has_flash_attention(job.software)) {
+    return operations / 2 / (peak * e.attention(job.processor, job.software));  // half is masked
+  }
+  // Scores are written and read by the product, the softmax and the dropout.
+  constexpr double kBytesOfAScore = 11;
+  const double aligned = m.head_width % 8 == 0 ? 1 : 0.35;
+  return operations / (peak * e[Knob::attention_parts] * aligned) +
+         on.moved(kBytesOfAScore * heads * s * T);
+}
+
+double feed_forward(const ModelShape& m, double tokens, double values, const Roofline& on) {
+  return on.product(tokens, (m.gated ? 2 : 1) * values, count(m.hidden)) +
+         on.product(tokens, count(m.hidden), values);
+}
+
+// Tokens are dealt out evenly.
+double experts(const Job& job, const Layout& layout, const Efficiencies& e, const Roofline& on) {
+  const ExpertShape& shape = job.model.experts;
+  const double T = tokens_of(job, layout);
+  const double here = std::max(1.0, count(shape.count) / layout.expert);
+  const double each = T * count(shape.chosen) / here;
+  const double slower = e.products(job.processor, false) / e[Knob::experts];
+  double seconds = here * feed_forward(job.model, each, count(shape.hidden), on) * slower;
+  if (shape.shared > 0) {
+    seconds += feed_forward(job.model, T, count(shape.shared) / layout.tensor, on);
+  }
+  return seconds;
+}
+
+double other_bytes(const Job& job, const Layout& layout, bool sparse) {
+  const ModelShape& m = job.model;
+  const double T = tokens_of(job, layout);
+  const double h = count(m.hidden);
+  const double rows = layout.sequence_parallel ? T / layout.tensor : T;
+  const double values = sparse ? count(m.experts.chosen * m.experts.hidden + m.experts.shared)
+                               : count(m.feed_forward) / layout.tensor;
+  const double of_activations = m.gated ? 5 : 4;
+  double bytes = kHalfBytes * (10 * rows * h + of_activations * T * values);
+  if (sparse) bytes += kHalfBytes * 6 * T * count(m.experts.chosen) * h;  // sorted, and back
+  return bytes;
+}
+
+}  // namespace
+
+bool has_flash_attention(Software software) {
+  return software != Software::megatron_2021 && software != Software::deepspeed;
+}
+
+LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e, bool sparse) {
+  constexpr double kKernels = 22;
+  constexpr double kLaunch = 6e-6;
+  const Roofline on(job, e);
+  const ModelShape& m = job.model;
+  const double T = tokens_of(job, layout);
+  LayerTime time;
+  time.products = projections(job, layout, on) +
+                  (sparse ? experts(job, layout, e, on)
+                          : feed_forward(m, T, count(m.feed_forward) / layout.tensor, on));
+  time.attention = attention(job, layout, e, on);
+  time.bytes = on.moved(other_bytes(job, layout, sparse)) * e.bytes_of(job.software);
+  time.launches = kKernels * kLaunch * (sparse ? 1.5 : 1);
+  const double hidden = job.software == Software::megatron ? 0.5 : 0;  // beside products
+  time.tensor = (1 - hidden) * 2 *
+                collective_seconds(job.cluster, tensor_group(layout), Collective::all_reduce,
+                                   kHalfBytes * T * count(m.hidden));
+  if (layout.context > 1) {
+    const double keys = 2 * kHalfBytes * T * count(m.kv_heads * m.head_width) / layout.tensor;
+    const double all = collective_seconds(job.cluster, context_group(layout),
+                                          Collective::all_gather, keys * layout.context);
+    time.context = std::max(0.0, all - time.attention);
+  }
+  if (sparse && layout.expert > 1) {
+    constexpr double kUsual = 0.6;
+    time.dispatch = 2 * kUsual / e[Knob::dispatch] *
+                    collective_seconds(job.cluster, expert_group(layout), Collective::all_to_all,
+                                       kHalfBytes * T * count(m.experts.chosen * m.hidden));
+  }
+  return time;
+}
+
+double output_time(const Job& job, const Layout& layout, const Efficiencies& e) {
+  const Roofline on(job, e);
+  const double T = tokens_of(job, layout);
+  const double words = count(padded_vocabulary(job, layout)) / layout.tensor;
+  constexpr double kPasses = 3;  // forward, and backward's two products
+  constexpr double kBytesOfALogit = 8;
+  return kPasses * (on.product(T, words, count(job.model.hidden)) +
+                    on.moved(kBytesOfALogit * T * words));
+}
+
+}  // namespace tutti::training::planner

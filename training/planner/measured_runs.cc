@@ -1,0 +1,337 @@
+#include "training/planner/measured_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/csv.h"
+#include "base/error.h"
+#include "base/parse_number.h"
+#include "base/text.h"
+
+namespace tutti::training::planner {
+
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// A row by the names of its columns.
+class Row {
+ public:
+  Row(const std::vector<std::string>& columns, const CsvRow& row) {
+    for (size_t i = 0; i < std::min(columns.size(), row.values.size()); ++i) {
+      values_[columns[i]] = row.values[i];
+    }
+  }
+
+  const std::string& text(const std::string& column) const {
+    static const std::string kNone;
+    const auto found = values_.find(column);
+    return found == values_.end() ? kNone : found->second;
+  }
+  bool has(const std::string& column, std::string_view word) const {
+    return lower(text(column)).find(word) != std::string::npos;
+  }
+  std::optional<double> number(const std::string& column) const {
+    const std::optional<double> value = parse_number<double>(text(column));
+    return value && std::isfinite(*value) ? value : std::nullopt;
+  }
+  std::optional<int64_t> whole(const std::string& column) const {
+    const std::optional<double> value = number(column);
+    constexpr double kMost = 1e12;
+    if (!value || *value < 0 || *value > kMost) return std::nullopt;
+    return static_cast<int64_t>(std::llround(*value));
+  }
+  int64_t whole(const std::string& column, int64_t otherwise) const {
+    const std::optional<int64_t> value = whole(column);
+    return value && *value > 0 ? *value : otherwise;
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// What keeps a row from being predicted.
+struct Unpredictable {
+  std::string reason;
+};
+
+// The year in "2022-02"; of versions such as "26.04" the latest.
+int year_of(const Row& row) {
+  const std::string& date = row.text("date");
+  for (size_t at = date.find("20"); at != date.npos; at = date.find("20", at + 1)) {
+    const auto year = parse_number<int>(std::string_view(date).substr(at, 4));
+    if (year && *year > 2015 && *year < 2100) return *year;
+  }
+  return 2025;
+}
+
+Software software_of(const Row& row) {
+  const int year = year_of(row);
+  const int64_t zero = row.whole("zero", 0);
+  if (row.has("source", "deepspeed") || row.has("source", "bigscience experiments") ||
+      row.has("source", "bigscience train")) {
+    return Software::deepspeed;
+  }
+  if (year < 2023) return zero == 3 ? Software::deepspeed : Software::megatron_2021;
+  if (row.has("source", "megatron") || row.has("source", "nemo") || zero != 3) {
+    return Software::megatron;
+  }
+  if (row.has("notes", "compile") || row.has("notes", "float8")) return Software::fsdp_compiled;
+  return year < 2024 ? Software::fsdp_2023 : Software::fsdp;
+}
+
+Processor processor_of(const Row& row) {
+  std::optional<Processor> processor = processor_named(row.text("gpu"));
+  if (!processor) throw Unpredictable{cat("'", row.text("gpu"), "' is no processor known here")};
+  processor->memory_GiB = row.number("gpu_mem_gib").value_or(processor->memory_GiB);
+  return *processor;
+}
+
+// Of the same sizes, whatever its number of layers.
+std::optional<ModelShape> known_like(const Row& row) {
+  for (const std::string& name : model_names()) {
+    const ModelShape model = load_model_shape(name);
+    if (!model.gated) continue;
+    if (model.hidden == row.whole("hidden") && model.heads == row.whole("heads") &&
+        model.feed_forward == row.whole("ffn") &&
+        model.experts.count == row.whole("experts", 0)) {
+      return model;
+    }
+  }
+  return std::nullopt;
+}
+
+ModelShape model_of(const Row& row) {
+  for (const char* size : {"layers", "hidden", "heads", "vocab"}) {
+    if (row.whole(size, 0) == 0) {
+      throw Unpredictable{cat("the row does not say how many ", size, " '", row.text("model"),
+                              "' has")};
+    }
+  }
+  ModelShape m = known_like(row).value_or(ModelShape());
+  const bool known = m.layers > 0;
+  m.name = row.text("model");
+  m.layers = row.whole("layers", 0);
+  m.vocabulary = row.whole("vocab", 0);
+  m.experts.dense_layers = std::min(m.experts.dense_layers, m.layers);
+  if (known) return m;
+  m.hidden = row.whole("hidden", 0);
+  m.heads = row.whole("heads", 0);
+  m.kv_heads = row.whole("kv_heads", m.heads);
+  m.head_width = std::max<int64_t>(1, m.hidden / m.heads);
+  m.feed_forward = row.whole("ffn", 4 * m.hidden);
+  m.gated = m.feed_forward != 4 * m.hidden || m.kv_heads != m.heads;
+  m.has_biases = !m.gated;
+  m.tied = !m.gated;
+  if (!m.gated) m.positions = row.whole("seq", 0);
+  m.experts.count = row.whole("experts", 0);
+  if (m.experts.count > 0) {
+    m.experts.chosen = row.whole("topk", 1);
+    m.experts.hidden = row.whole("moe_ffn", m.feed_forward);
+  }
+  return m;
+}
+
+Cluster cluster_of(const Row& row, const Processor& processor, int64_t ranks) {
+  Cluster cluster;
+  const int64_t each = std::min(row.whole("gpus_per_node", processor.usual_host), ranks);
+  const double inside = row.number("intra_GBps").value_or(processor.link_GBps);
+  const double card = row.number("inter_GBps").value_or(processor.card_GBps);
+  const std::string name = processor.name.substr(0, processor.name.find('-'));
+  const int64_t hosts = (ranks + each - 1) / each;
+  std::string line = cat(each, "x", name, " x ", hosts, ", NVLink ", inside);
+  if (hosts > 1) line += cat(", IB ", each, "x", card);
+  return load_cluster(line);
+}
+
+Recompute recompute_of(const Row& row) {
+  const std::string text = lower(row.text("recompute"));
+  if (text.starts_with("full")) return Recompute::full;
+  if (text.empty() || text.starts_with("none")) return Recompute::none;
+  return Recompute::selective;
+}
+
+Precision precision_of(const Row& row) {
+  const std::string text = lower(row.text("precision"));
+  const bool eight = text.find("fp8") != text.npos || text.find("fp4") != text.npos;
+  return eight ? Precision::eight : Precision::half;
+}
+
+// What the row says of the layout; what it leaves open is 0.
+Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
+  Layout layout;
+  const auto axis = [&](const char* name) { return static_cast<int>(row.whole(name, 1)); };
+  layout.tensor = axis("tp");
+  layout.stages = axis("pp");
+  layout.context = axis("cp");
+  layout.expert = axis("ep");
+  layout.virtual_stages = static_cast<int>(row.whole("vp", 0));
+  layout.zero = static_cast<int>(row.whole("zero").value_or(1));
+  layout.recompute = recompute_of(row);
+  layout.micro_batch = row.whole("mbs", 0);
+  const bool says_sp = row.whole("sp").has_value();
+  layout.sequence_parallel =
+      layout.tensor > 1 && (says_sp ? row.whole("sp", 0) > 0 : software == Software::megatron);
+  const int64_t cut = int64_t{layout.tensor} * layout.stages * layout.context;
+  if (ranks % cut != 0) {
+    throw Unpredictable{cat(ranks, " processors are no multiple of tp x pp x cp = ", cut)};
+  }
+  layout.data = static_cast<int>(ranks / cut);
+  if (layout.micro_batch > 0 && batch < layout.micro_batch * layout.data) {
+    throw Unpredictable{cat("a batch of ", batch, " has no ", layout.micro_batch,
+                            " sequences for each of ", layout.data, " data ranks")};
+  }
+  return layout;
+}
+
+// Layouts that the row may mean.
+std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
+  std::vector<int64_t> micro_batches = {said.micro_batch};
+  const int64_t each = std::max<int64_t>(1, job.global_batch / said.data);
+  if (said.micro_batch == 0) {
+    micro_batches.clear();
+    for (const int64_t size : {1, 2, 4}) {
+      if (each % size == 0) micro_batches.push_back(size);
+    }
+  }
+  std::vector<int> virtuals = {std::max(1, said.virtual_stages)};
+  const int64_t in_stage = job.model.layers / said.stages;
+  const bool interleaves = job.software == Software::megatron_2021 || job.software == Software::megatron;
+  if (said.virtual_stages == 0 && said.stages > 1 && interleaves) {
+    virtuals.clear();
+    for (const int chunks : {1, 2, 3, 4}) {
+      if (in_stage % chunks == 0) virtuals.push_back(chunks);
+    }
+  }
+  std::vector<Layout> layouts;
+  for (const int64_t size : micro_batches) {
+    for (const int chunks : virtuals) {
+      Layout layout = said;
+      layout.micro_batch = size;
+      layout.virtual_stages = chunks;
+      // A pipeline cuts a rank's batch into micro-batches of its own where it has only one.
+      if (layout.zero == 3 && layout.stages > 1 && each < size * layout.stages) layout.micro_batch = 1;
+      layouts.push_back(layout);
+    }
+  }
+  return layouts;
+}
+
+// In seconds; of tokens or operations a second where no time is said.
+std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) {
+  if (const auto seconds = row.number("step_s")) return seconds;
+  const double tokens = static_cast<double>(job.global_batch * job.sequence);
+  if (const auto rate = row.number("tok_s_gpu")) return tokens / (*rate * static_cast<double>(ranks));
+  const auto TFLOPs = row.number("tflops_gpu");
+  if (!TFLOPs || *TFLOPs <= 0) return std::nullopt;
+  double operations =
+      static_cast<double>(job.global_batch) * model_operations(job.model, job.sequence);
+  if (row.has("flops_def", "hardware")) operations *= 4.0 / 3;  // a forward computed again counts
+  return operations / (*TFLOPs * 1e12 * static_cast<double>(ranks));
+}
+
+MemoryRules memory_rules_of(const Row& row, Software software) {
+  MemoryRules rules;
+  constexpr double kGiB = 1 << 30;
+  if (software == Software::fsdp || software == Software::fsdp_2023 ||
+      software == Software::fsdp_compiled) {
+    rules = {.parameter = 4, .gradient = 4, .states = 8};  // all cut, in 32 bits
+  }
+  rules.last_stage = row.has("source", "functional_tests");
+  if (row.has("mem_def", "nvidia-smi")) rules.context = 1.5 * kGiB;
+  return rules;
+}
+
+MeasuredRun run_of(const Row& row) {
+  MeasuredRun run;
+  run.id = row.text("id");
+  run.calibrates = row.text("split") == "calibrate";
+  run.memory_GiB = row.number("mem_gib");
+  try {
+    Job& job = run.job;
+    job.software = software_of(row);
+    job.processor = processor_of(row);
+    job.model = model_of(row);
+    job.sequence = row.whole("seq", 0);
+    job.global_batch = row.whole("gbs", 0);
+    const int64_t ranks = row.whole("gpus", 0);
+    for (const auto& [column, value] : {std::pair("seq", job.sequence), {"gbs", job.global_batch},
+                                        {"gpus", ranks}}) {
+      if (value == 0) throw Unpredictable{cat("the row has no ", column)};
+    }
+    for (const char* axis : {"tp", "pp"}) {
+      if (row.whole(axis, 0) == 0) throw Unpredictable{cat("the row has no ", axis)};
+    }
+    job.precision = precision_of(row);
+    job.cluster = cluster_of(row, job.processor, ranks);
+    run.memory = memory_rules_of(row, job.software);
+    run.open = layouts_of(said_of(row, job.software, ranks, job.global_batch), job);
+    if (run.open.empty()) throw Unpredictable{"no micro-batch divides the batch"};
+    run.layout = run.open.front();
+    run.seconds = seconds_of(row, job, ranks);
+  } catch (const Unpredictable& why) {
+    run.reason = why.reason;
+  } catch (const Error& error) {
+    run.reason = error.what();
+  }
+  return run;
+}
+
+}  // namespace
+
+std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::string& name) {
+  const std::vector<CsvRow> rows = parse_csv(text);
+  if (rows.empty()) throw Error(ErrorCode::invalid_argument, cat(name, " is empty"));
+  const std::vector<std::string>& columns = rows[0].values;
+  for (const char* needed : {"gpu", "gpus", "model", "seq", "gbs"}) {
+    if (std::ranges::count(columns, needed) == 0) {
+      throw Error(ErrorCode::invalid_argument, cat(name, " has no column '", needed, "'"),
+                  {.where = "its first line",
+                   .remedy = "give a run a row, with the columns of the planner's documentation"});
+    }
+  }
+  std::vector<MeasuredRun> runs;
+  for (size_t i = 1; i < rows.size(); ++i) runs.push_back(run_of(Row(columns, rows[i])));
+  return runs;
+}
+
+double time_deviation(const Job& job) {
+  constexpr double kDense = 0.11;
+  constexpr double kExperts = 0.35;
+  return job.model.experts.count > 0 ? kExperts : kDense;
+}
+
+namespace {
+
+Interval around(double value, double deviation) {
+  constexpr double kNinety = 1.645;
+  const double factor = std::exp(kNinety * deviation);
+  return {.low = value / factor, .high = value * factor};
+}
+
+}  // namespace
+
+RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies) {
+  RunPrediction best;
+  for (const Layout& layout : run.open) {
+    const StepTime time = step_time(run.job, layout, efficiencies);
+    if (&layout != run.open.data() && time.total() >= best.time.total()) continue;
+    best.layout = layout;
+    best.time = time;
+  }
+  best.seconds = around(best.time.total(), time_deviation(run.job));
+  best.memory = memory_use(run.job, best.layout, run.memory);
+  constexpr double kOfMemory = 0.08;
+  best.memory_bytes = around(best.memory.total(), kOfMemory);
+  return best;
+}
+
+}  // namespace tutti::training::planner

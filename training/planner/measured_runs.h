@@ -1,0 +1,53 @@
+// Tables of training runs that somebody measured: a run a row, as CSV. What a row must say to be
+// predicted: gpu, gpus, a model that is known by name or by its sizes, seq, gbs; an axis, the
+// micro-batch or the number of virtual stages that it leaves open is taken as the quickest.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/planner/job.h"
+#include "training/planner/memory.h"
+#include "training/planner/step_time.h"
+
+namespace tutti::training::planner {
+
+struct MeasuredRun {
+  std::string id;
+  Job job;
+  Layout layout;
+  std::vector<Layout> open;  // layouts that the row may mean; the first is `layout`
+  MemoryRules memory;
+  std::optional<double> seconds;  // of a step
+  std::optional<double> memory_GiB;
+  bool calibrates = false;  // "split" says so: others are to judge
+  std::string reason;       // why it cannot be predicted; empty: it can
+};
+
+// Throws Error(invalid_argument) that names the line, or the columns that are missing.
+std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::string& name);
+
+struct RunPrediction {
+  Layout layout;
+  StepTime time;
+  Interval seconds;
+  MemoryUse memory;
+  Interval memory_bytes;
+};
+// Of a run without a reason.
+RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);
+
+// The deviation of log(measured / predicted) of such jobs' times.
+double time_deviation(const Job& job);
+
+// Those with which the runs that calibrate are predicted best, near what was expected before.
+struct FittedEfficiencies {
+  Efficiencies efficiencies;
+  size_t runs = 0;
+  std::vector<std::string> misfits;  // "run 12: predicted 3.1 s, measured 5.0"
+};
+FittedEfficiencies fit_efficiencies(const std::vector<MeasuredRun>& runs);
+
+}  // namespace tutti::training::planner

@@ -1,0 +1,147 @@
+#include "training/planner/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "training/planner/layer_time.h"
+
+namespace tutti::training::planner {
+
+namespace {
+
+// Without flash attention, with dropouts (Korthikanti et al., 2022): s b h (10 + 24 / t +
+// 5 a s / (h t)), the latter two rows and all with sequence parallelism over t.
+double kept_of_gpt(const Job& job, const Layout& layout) {
+  const double t = layout.tensor;
+  const double T = tokens_of(job, layout);
+  const double h = count(job.model.hidden);
+  const double scores = layout.recompute == Recompute::selective
+                            ? 0
+                            : 5 * count(job.model.heads) * count(job.sequence) / t;
+  return T * ((layout.sequence_parallel ? 10 / t : 10) * h + 24 * h / t + scores);
+}
+
+double kept_with_flash(const Job& job, const Layout& layout, bool sparse) {
+  const ModelShape& m = job.model;
+  const double t = layout.tensor;
+  const double T = tokens_of(job, layout);
+  const double rows = layout.sequence_parallel ? T / t : T;
+  const double h = count(m.hidden);
+  const double heads = count((2 * m.heads + 2 * m.kv_heads) * m.head_width) / t;  // q, k, v, output
+  const double values = count(m.feed_forward) / t;
+  const double matrices = m.gated ? 3 : 2;
+  double bytes = kHalfBytes * (4 * rows * h + T * heads);
+  if (sparse) {
+    const ExpertShape& e = m.experts;
+    bytes += kHalfBytes * T * count(e.chosen) * (2 * h + matrices * count(e.hidden));
+    bytes += kHalfBytes * T * matrices * count(e.shared);
+  } else {
+    bytes += kHalfBytes * T * matrices * values;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
+  const double input = kHalfBytes * tokens_of(job, layout) * count(job.model.hidden) /
+                       (layout.sequence_parallel ? layout.tensor : 1);
+  if (layout.recompute == Recompute::full) return input;
+  if (!has_flash_attention(job.software)) return kept_of_gpt(job, layout);
+  const double all = kept_with_flash(job, layout, sparse);
+  constexpr double kSelective = 0.6;
+  return layout.recompute == Recompute::selective ? std::max(input, kSelective * all) : all;
+}
+
+double zero_bytes(double parameters, int stage, double ranks, double states) {
+  const double of_states = states / (stage >= 1 ? ranks : 1);
+  const double of_gradients = kHalfBytes / (stage >= 2 ? ranks : 1);
+  const double of_parameters = kHalfBytes / (stage >= 3 ? ranks : 1);
+  return parameters * (of_parameters + of_gradients + of_states);
+}
+
+namespace {
+
+class Counting {
+ public:
+  Counting(const Job& job, const Layout& layout, const MemoryRules& rules)
+      : job_(job), layout_(layout), rules_(rules) {}
+
+  MemoryUse of_stage(int stage) const {
+    const ModelShape& m = job_.model;
+    const bool first = stage == 0;
+    const bool last = stage == layout_.stages - 1;
+    const double p = layout_.stages;
+    const double layers = std::ceil(count(m.layers) / p);
+    const double sparse = std::ceil(count(m.sparse_layers()) / p);
+    const LayerParameters dense = layer_parameters(m, false);
+    const LayerParameters mixed = layer_parameters(m, m.experts.count > 0);
+    const double t = layout_.tensor;
+    const double words = count(padded_vocabulary(job_, layout_));
+    double shared = (layers - sparse) * count(dense.all() - dense.norms) / t +
+                    sparse * count(mixed.attention + mixed.feed_forward) / t +
+                    layers * count(dense.norms);
+    if (first) shared += words * count(m.hidden) / t + count(m.positions * m.hidden);
+    if (last && (!first || !m.tied)) shared += words * count(m.hidden) / t;
+    const double expert = sparse * count(mixed.expert) / layout_.expert;
+    MemoryUse use;
+    add_states(shared, data_group(layout_).ranks, use);
+    add_states(expert, expert_data_group(layout_).ranks, use);
+    use.activations = activations(stage, layers, sparse);
+    if (last) use.buffers = output_bytes(words / t);
+    if (layout_.zero == 3) {
+      const double layer = (shared + expert) / layers;
+      use.buffers += 3 * kHalfBytes * layer + 2 * rules_.gradient * layer;
+    }
+    use.other = rules_.context + rules_.gaps * use.total();
+    return use;
+  }
+
+ private:
+  void add_states(double parameters, double ranks, MemoryUse& use) const {
+    const int zero = layout_.zero;
+    use.parameters += parameters * rules_.parameter / (zero >= 3 ? ranks : 1);
+    use.gradients += parameters * rules_.gradient / (zero >= 2 ? ranks : 1);
+    use.states += parameters * rules_.states / (zero >= 1 ? ranks : 1);
+  }
+
+  // By 1F1B a stage keeps as many micro-batches as there are stages from it on; interleaved
+  // (p - 1) / (p v) more of them (Korthikanti et al., 2022).
+  double activations(int stage, double layers, double sparse) const {
+    const double p = layout_.stages;
+    const double v = layout_.virtual_stages;
+    const double micro_batches =
+        std::max(1.0, count(job_.global_batch) / layout_.data / count(layout_.micro_batch));
+    double in_flight = std::min(micro_batches, p - stage);
+    if (v > 1) in_flight = p * (1 + (p - 1) / (p * v)) - stage;
+    const double dense = activations_of_layer(job_, layout_, false);
+    const double mixed = activations_of_layer(job_, layout_, true);
+    double bytes = in_flight * ((layers - sparse) * dense + sparse * mixed);
+    if (layout_.recompute == Recompute::full) {
+      Layout whole = layout_;  // the layer that is computed again
+      whole.recompute = Recompute::none;
+      bytes += activations_of_layer(job_, whole, sparse > 0);
+    }
+    return bytes;
+  }
+
+  // The logits and their gradient, the loss in 32 bits.
+  double output_bytes(double words) const { return 8 * tokens_of(job_, layout_) * words; }
+
+  const Job& job_;
+  const Layout& layout_;
+  const MemoryRules& rules_;
+};
+
+}  // namespace
+
+MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules) {
+  const Counting counting(job, layout, rules);
+  const int last = layout.stages - 1;
+  if (rules.last_stage || last == 0) return counting.of_stage(last);
+  const MemoryUse first = counting.of_stage(0);
+  const MemoryUse end = counting.of_stage(last);
+  return first.total() >= end.total() ? first : end;
+}
+
+}  // namespace tutti::training::planner

@@ -1,0 +1,231 @@
+#include "training/planner/step_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "training/planner/layer_time.h"
+
+namespace tutti::training::planner {
+
+namespace {
+
+bool is_old(Software software) {
+  return software == Software::megatron_2021 || software == Software::deepspeed;
+}
+
+// Bytes of a gradient that is summed.
+double gradient_bytes(Software software) {
+  return software == Software::megatron_2021 ? 2 : 4;
+}
+
+// Forward and backward of a layer, with what it computes again.
+struct Pass {
+  double computing = 0;
+  double tensor = 0;
+  double context = 0;
+  double dispatch = 0;
+  double all() const { return computing + tensor + context + dispatch; }
+};
+
+// How much of a forward is computed again.
+double again(const Job& job, const Layout& layout, const LayerTime& forward) {
+  switch (layout.recompute) {
+    case Recompute::none:
+      return 0;
+    case Recompute::selective: {
+      constexpr double kOfAll = 0.35;
+      const bool flash = has_flash_attention(job.software);
+      return flash ? kOfAll * forward.computing() : forward.attention;
+    }
+    case Recompute::full:
+      return forward.computing();
+  }
+  return 0;
+}
+
+Pass pass_of(const Job& job, const Layout& layout, const LayerTime& f) {
+  const double of_attention = has_flash_attention(job.software) ? 2.5 : 2;
+  const double backward = 2 * (f.products + f.bytes) + of_attention * f.attention;
+  const bool all_again = layout.recompute == Recompute::full;
+  const double times = all_again ? 3 : 2;  // that communication of one forward goes on
+  Pass pass;
+  pass.computing = std::max(f.computing(), f.launches) + std::max(backward, 2 * f.launches) +
+                   again(job, layout, f);
+  pass.tensor = times * f.tensor;
+  pass.context = (times + 1) * f.context;
+  pass.dispatch = times * f.dispatch;
+  return pass;
+}
+
+void add(const Pass& pass, double times, Pass& to) {
+  to.computing += times * pass.computing;
+  to.tensor += times * pass.tensor;
+  to.context += times * pass.context;
+  to.dispatch += times * pass.dispatch;
+}
+
+struct RankParameters {
+  double dense = 0;
+  double expert = 0;
+};
+
+class Pricing {
+ public:
+  Pricing(const Job& job, const Layout& layout, const Efficiencies& e)
+      : job_(job), layout_(layout), e_(e), micro_batches_(micro_batches()) {}
+
+  StepTime price() {
+    price_stage();
+    price_pipeline();
+    price_parameters();
+    if (layout_.zero == 3) {
+      price_gathers();
+    } else {
+      price_sums();
+    }
+    price_update();
+    return time_;
+  }
+
+ private:
+  double micro_batches() const {
+    return count(job_.global_batch) / layout_.data / count(layout_.micro_batch);
+  }
+
+  // Layers are dealt out evenly; the output layer may stand for some of the last stage's.
+  void price_stage() {
+    const ModelShape& m = job_.model;
+    Pass model;
+    const auto sparse = count(m.sparse_layers());
+    if (sparse < count(m.layers)) {
+      add(pass_of(job_, layout_, layer_time(job_, layout_, e_, false)), count(m.layers) - sparse,
+          model);
+    }
+    if (sparse > 0) add(pass_of(job_, layout_, layer_time(job_, layout_, e_, true)), sparse, model);
+    const double output = output_time(job_, layout_, e_);
+    const double p = layout_.stages;
+    const bool even = m.layers % layout_.stages == 0;
+    const double part = even ? 1 / p : std::ceil(count(m.layers) / p) / count(m.layers);
+    add(model, part, stage_);
+    if (even) {
+      stage_.computing += output;
+    } else {
+      stage_.computing += std::max(0.0, (model.all() + output) / p - stage_.all());
+    }
+    inner_ = part * model.all();
+    time_.computing = micro_batches_ * stage_.computing;
+    time_.tensor = micro_batches_ * stage_.tensor;
+    time_.context = micro_batches_ * stage_.context;
+    time_.dispatch = micro_batches_ * stage_.dispatch;
+  }
+
+  void price_pipeline() {
+    if (layout_.stages == 1) return;
+    time_.bubble = (layout_.stages - 1) * inner_ / layout_.virtual_stages;
+    const double values = count(layout_.micro_batch * job_.sequence * job_.model.hidden) /
+                          layout_.context / layout_.tensor;
+    const int away = layout_.tensor * layout_.context * layout_.data;
+    const double one = message_seconds(job_.cluster, away, kHalfBytes * values);
+    const double exposed = is_old(job_.software) ? 1 : 0.3;
+    time_.transfers = 2 * one *
+                      (exposed * micro_batches_ * layout_.virtual_stages + layout_.stages - 1);
+  }
+
+  void price_parameters() {
+    const ModelShape& m = job_.model;
+    const auto sparse = count(m.sparse_layers());
+    const LayerParameters dense = layer_parameters(m, false);
+    const LayerParameters mixed = layer_parameters(m, m.experts.count > 0);
+    const double all = (count(m.layers) - sparse) * count(dense.all()) +
+                       sparse * count(mixed.all() - mixed.expert);
+    const double ends = 2 * count(embedding_parameters(m, padded_vocabulary(job_, layout_)));
+    const double cut = layout_.tensor * layout_.stages;
+    mine_.dense = (all + ends) / cut;
+    mine_.expert = sparse * count(mixed.expert) / layout_.stages / layout_.expert;
+  }
+
+  double collective(const Group& group, Collective what, double bytes) const {
+    return collective_seconds(job_.cluster, group, what, bytes);
+  }
+
+  double sums_of(const Group& group, double parameters) const {
+    const double gradients = gradient_bytes(job_.software) * parameters;
+    if (layout_.zero == 0) return collective(group, Collective::all_reduce, gradients);
+    return collective(group, Collective::reduce_scatter, gradients) +
+           collective(group, Collective::all_gather, kHalfBytes * parameters);
+  }
+
+  // Today's programs hide most of them behind a micro-batch's passes.
+  void price_sums() {
+    double all = sums_of(data_group(layout_), mine_.dense);
+    if (mine_.expert > 0) all += sums_of(expert_data_group(layout_), mine_.expert);
+    const double hidden = is_old(job_.software) ? 0 : 0.8 * stage_.all();
+    time_.sums = std::max(all - hidden, is_old(job_.software) ? all : 0.1 * all);
+  }
+
+  void price_gathers() {
+    const Group group = data_group(layout_);
+    if (group.ranks == 1) return;
+    const double computing = time_.computing + time_.tensor + time_.context + time_.dispatch;
+    const double mine = mine_.dense + mine_.expert;
+    if (is_old(job_.software)) {
+      // Each parameter by itself, over its own card.
+      const double GBps = group.ranks * layout_.tensor <= job_.cluster.gpus
+                              ? job_.cluster.inside.GBps
+                              : job_.cluster.between.GBps / job_.cluster.gpus;
+      const double all = 3 * kHalfBytes * mine / (1e9 * GBps * e_[Knob::gathers_2021]);
+      time_.gathers = std::max(0.0, all - computing);
+      return;
+    }
+    const double layers = count(job_.model.layers) / layout_.stages;
+    const double layer = mine / layers;
+    const double gather = collective(group, Collective::all_gather, kHalfBytes * layer);
+    const double scatter = collective(group, Collective::reduce_scatter, 4 * layer);
+    const double all = layers * (2 * micro_batches_ * gather + scatter);
+    constexpr double kHidden = 0.9;  // of what is computed; the first and the last layer hide none
+    time_.gathers = std::max(0.0, all - kHidden * computing) +
+                    e_[Knob::slowed] * std::min(all, computing);
+  }
+
+  void price_update() {
+    const double dense = mine_.dense / (layout_.zero > 0 ? data_group(layout_).ranks : 1);
+    const double expert = mine_.expert / (layout_.zero > 0 ? expert_data_group(layout_).ranks : 1);
+    constexpr double kOfMemory = 0.8;
+    time_.update = ((dense + expert) * e_[Knob::update] + kHalfBytes * (mine_.dense + mine_.expert)) /
+                   (1e9 * job_.processor.memory_GBps * kOfMemory);
+  }
+
+  const Job& job_;
+  const Layout& layout_;
+  const Efficiencies& e_;
+  double micro_batches_;
+  Pass stage_;        // of a micro-batch, on the slowest stage
+  double inner_ = 0;  // of one without the output layer
+  RankParameters mine_;
+  StepTime time_;
+};
+
+}  // namespace
+
+StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& efficiencies) {
+  return Pricing(job, layout, efficiencies).price();
+}
+
+std::string bound_of(const StepTime& time) {
+  const std::array<std::pair<double, const char*>, 8> parts = {
+      {{time.tensor, "sums of activations over tensor ranks"},
+       {time.context, "keys and values of other context ranks"},
+       {time.dispatch, "tokens on their way to experts"},
+       {time.bubble, "the pipeline's bubble"},
+       {time.transfers, "messages between stages"},
+       {time.gathers, "gathers of parameters"},
+       {time.sums, "sums of gradients"},
+       {time.update, "the optimizer"}}};
+  const auto largest = std::ranges::max_element(parts);
+  constexpr double kMuch = 0.1;
+  return largest->first > kMuch * time.total() ? largest->second : "computing";
+}
+
+}  // namespace tutti::training::planner

@@ -1,5 +1,5 @@
-// Tables of values between commas (RFC 4180): values in double quotes may hold commas, line ends and,
-// written twice, quotes.
+// Tables of values between commas (RFC 4180): values in double quotes may hold commas, line ends
+// and, written twice, quotes.
 #pragma once
 
 #include <cstddef>

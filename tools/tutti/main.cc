@@ -65,11 +65,11 @@ int run_tool(int argc, char** argv) {
       "  tutti info                          this build, this host, every setting\n"
       "`tutti COMMAND --help` tells more.");
   for (const auto add :
-       {add_run,      add_mpi,      add_bench,    add_verify,     add_explain,
-        add_tune,     add_top,      add_topo,     add_draw,       add_simulate,
-        add_pipeline, add_plan,     add_tokenize, add_data,       add_partition,
-        add_train,    add_plot,     add_sample,   add_evaluate, add_checkpoint, add_import,
-        add_export,   add_chaos,    add_doctor,   add_info,       add_completion}) {
+       {add_run,      add_mpi,        add_bench,     add_verify,   add_explain,  add_tune,
+        add_top,      add_topo,       add_draw,      add_simulate, add_pipeline, add_plan,
+        add_tokenize, add_data,       add_partition, add_train,    add_plot,     add_sample,
+        add_evaluate, add_checkpoint, add_import,    add_export,   add_chaos,    add_doctor,
+        add_info,     add_completion}) {
     add(line);
   }
   add_aliases(line);

@@ -78,8 +78,8 @@ OnMachine::OnMachine(const MachineQuestion& question)
 OnMachine::OnMachine(const MachineQuestion& question, const CostModel& model)
     : places(places_of(question)),
       hosts(tutti::Hosts::of(places)),
-      transport(describe(question.transport,
-                         fabric_of(parse_transports(question.transport), model), hosts)),
+      transport(describe(question.transport, fabric_of(parse_transports(question.transport), model),
+                         hosts)),
       costs(source_of(question.file)),
       shape{.ranks = question.ranks, .layout = Layout::of(places)},
       planner(planner_for(*this, parse_transports(question.transport), model)) {}
@@ -106,10 +106,9 @@ int simulate_on_machine(const MachineSimulation& q) {
               on.hosts.count() == 1 ? "" : "s", on.transport.c_str(), "bytes", "algorithm",
               "time us", "low us", "high us", "busbw GB/s");
   for (const double bytes : q.bytes) {
-    const Wanted wanted = {
-        .collective = q.collective,
-        .bytes = block_bytes(q.collective, ranks, static_cast<uint64_t>(bytes)),
-        .at_least = grade_wanted(q.collective, false)};
+    const Wanted wanted = {.collective = q.collective,
+                           .bytes = block_bytes(q.collective, ranks, static_cast<uint64_t>(bytes)),
+                           .at_least = grade_wanted(q.collective, false)};
     const Candidate chosen = on.planner.explain(wanted).front();
     const double us = 1e6 * chosen.prediction.seconds;
     const Interval interval = on.planner.machine().model.errors.around(us, bytes);

@@ -40,6 +40,7 @@ enum class Knob : uint8_t {
   attention_blackwell,
   attention_2023,  // of the latter, in the first kernels for Hopper
   memory,          // part of the memory's bandwidth
+  written,         // part of a product's results that are written while nothing is computed
   experts,         // part of the peak in products of experts
   dispatch,        // part of the link's bandwidth in all-to-alls of tokens
   slowed,          // of the time of collectives, what computing beside them loses
@@ -60,9 +61,9 @@ inline constexpr size_t kKnobs = static_cast<size_t>(Knob::bytes_fsdp_compiled) 
 
 struct KnobInfo {
   std::string_view name;
-  double value;    // fitted to published runs
-  double expected; // before any fit
-  double spread;   // how far a fit may be expected to take it: the deviation of its logarithm
+  double value;     // fitted to published runs
+  double expected;  // before any fit
+  double spread;    // how far a fit may be expected to take it: the deviation of its logarithm
 };
 const KnobInfo& info(Knob knob);
 

@@ -32,8 +32,7 @@ double collective_seconds(const Cluster& cluster, const Group& group, Collective
 
 double message_seconds(const Cluster& cluster, int away, double bytes) {
   const bool is_inside = away < cluster.gpus;
-  const double GBps =
-      is_inside ? cluster.inside.GBps : cluster.between.GBps / cluster.gpus;
+  const double GBps = is_inside ? cluster.inside.GBps : cluster.between.GBps / cluster.gpus;
   constexpr double kStart = 15e-6;
   return kStart + bytes / (1e9 * GBps);
 }

@@ -13,20 +13,24 @@ class Roofline {
   Roofline(const Job& job, const Efficiencies& efficiencies)
       : processor_(job.processor),
         half_(1e12 * processor_.half_TFLOPs * efficiencies.products(processor_, false)),
-        bandwidth_(1e9 * processor_.memory_GBps * efficiencies[Knob::memory]) {
+        bandwidth_(1e9 * processor_.memory_GBps * efficiencies[Knob::memory]),
+        written_(efficiencies[Knob::written]) {
     const bool eight = job.precision == Precision::eight;
-    rate_ = eight ? 1e12 * processor_.eight_TFLOPs * efficiencies.products(processor_, true) : half_;
+    rate_ =
+        eight ? 1e12 * processor_.eight_TFLOPs * efficiencies.products(processor_, true) : half_;
     rate_ /= efficiencies.time_of(job.software);
   }
 
   // Of m x k by k x n values. Blocks of 128 x 256 results go to the multiprocessors in rounds, of
-  // which the last may leave some idle; rows that are no whole lines of memory are slower.
+  // which the last may leave some idle; rows that are no whole lines of memory are slower. Nothing
+  // is computed while a part of the results is written.
   double product(double m, double n, double k) const {
     const double rows = std::ceil(m / 128);
     const double columns = std::ceil(n / 128);
     const double rounds = rows * columns / 2 / processor_.multiprocessors;
     const double filled = rounds / std::ceil(rounds) * (m * n) / (rows * columns * 128 * 128);
-    return 2 * m * n * k / (rate_ * std::max(filled, 0.3) * aligned(n, k));
+    return 2 * m * n * k / (rate_ * std::max(filled, 0.3) * aligned(n, k)) +
+           written_ * moved(kHalfBytes * m * n);
   }
   double moved(double bytes) const { return bytes / bandwidth_; }
   double half_rate() const { return half_; }
@@ -44,6 +48,7 @@ class Roofline {
   const Processor& processor_;
   double half_;
   double bandwidth_;
+  double written_;
   double rate_ = 0;
 };
 
@@ -57,9 +62,8 @@ double projections(const Job& job, const Layout& layout, const Roofline& on) {
     const double wide = count(m.heads * (m.head_width + m.latent.rope)) / t;
     const double keys = count(m.latent.kv_rank);
     const double queries = count(m.latent.query_rank);
-    const double of_queries =
-        queries > 0 ? on.product(T, queries, h) + on.product(T, wide, queries)
-                    : on.product(T, wide, h);
+    const double of_queries = queries > 0 ? on.product(T, queries, h) + on.product(T, wide, queries)
+                                          : on.product(T, wide, h);
     return of_queries + on.product(T, keys + count(m.latent.rope), h) +
            on.product(T, 2 * heads, keys) + on.product(T, h, heads);
   }
@@ -80,7 +84,7 @@ double attention(const Job& job, const Layout& layout, const Efficiencies& e, co
   }
   // Scores are written and read by the product, the softmax and the dropout.
   constexpr double kBytesOfAScore = 11;
-  const double aligned = m.head_width % 8 == 0 ? 1 : 0.35;
+  const double aligned = m.head_width % 8 == 0 ? 1 : 0.15;
   return operations / (peak * e[Knob::attention_parts] * aligned) +
          on.moved(kBytesOfAScore * heads * s * T);
 }
@@ -161,8 +165,8 @@ double output_time(const Job& job, const Layout& layout, const Efficiencies& e) 
   const double words = count(padded_vocabulary(job, layout)) / layout.tensor;
   constexpr double kPasses = 3;  // forward, and backward's two products
   constexpr double kBytesOfALogit = 8;
-  return kPasses * (on.product(T, words, count(job.model.hidden)) +
-                    on.moved(kBytesOfALogit * T * words));
+  return kPasses *
+         (on.product(T, words, count(job.model.hidden)) + on.moved(kBytesOfALogit * T * words));
 }
 
 }  // namespace tutti::training::planner

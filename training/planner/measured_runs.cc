@@ -101,8 +101,7 @@ std::optional<ModelShape> known_like(const Row& row) {
     const ModelShape model = load_model_shape(name);
     if (!model.gated) continue;
     if (model.hidden == row.whole("hidden") && model.heads == row.whole("heads") &&
-        model.feed_forward == row.whole("ffn") &&
-        model.experts.count == row.whole("experts", 0)) {
+        model.feed_forward == row.whole("ffn") && model.experts.count == row.whole("experts", 0)) {
       return model;
     }
   }
@@ -112,8 +111,8 @@ std::optional<ModelShape> known_like(const Row& row) {
 ModelShape model_of(const Row& row) {
   for (const char* size : {"layers", "hidden", "heads", "vocab"}) {
     if (row.whole(size, 0) == 0) {
-      throw Unpredictable{cat("the row does not say how many ", size, " '", row.text("model"),
-                              "' has")};
+      throw Unpredictable{
+          cat("the row does not say how many ", size, " '", row.text("model"), "' has")};
     }
   }
   ModelShape m = known_like(row).value_or(ModelShape());
@@ -204,7 +203,8 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   }
   std::vector<int> virtuals = {std::max(1, said.virtual_stages)};
   const int64_t in_stage = job.model.layers / said.stages;
-  const bool interleaves = job.software == Software::megatron_2021 || job.software == Software::megatron;
+  const bool interleaves =
+      job.software == Software::megatron_2021 || job.software == Software::megatron;
   if (said.virtual_stages == 0 && said.stages > 1 && interleaves) {
     virtuals.clear();
     for (const int chunks : {1, 2, 3, 4}) {
@@ -218,7 +218,8 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
       layout.micro_batch = size;
       layout.virtual_stages = chunks;
       // A pipeline cuts a rank's batch into micro-batches of its own where it has only one.
-      if (layout.zero == 3 && layout.stages > 1 && each < size * layout.stages) layout.micro_batch = 1;
+      if (layout.zero == 3 && layout.stages > 1 && each < size * layout.stages)
+        layout.micro_batch = 1;
       layouts.push_back(layout);
     }
   }
@@ -229,7 +230,8 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
 std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) {
   if (const auto seconds = row.number("step_s")) return seconds;
   const double tokens = static_cast<double>(job.global_batch * job.sequence);
-  if (const auto rate = row.number("tok_s_gpu")) return tokens / (*rate * static_cast<double>(ranks));
+  if (const auto rate = row.number("tok_s_gpu"))
+    return tokens / (*rate * static_cast<double>(ranks));
   const auto TFLOPs = row.number("tflops_gpu");
   if (!TFLOPs || *TFLOPs <= 0) return std::nullopt;
   double operations =
@@ -263,8 +265,8 @@ MeasuredRun run_of(const Row& row) {
     job.sequence = row.whole("seq", 0);
     job.global_batch = row.whole("gbs", 0);
     const int64_t ranks = row.whole("gpus", 0);
-    for (const auto& [column, value] : {std::pair("seq", job.sequence), {"gbs", job.global_batch},
-                                        {"gpus", ranks}}) {
+    for (const auto& [column, value] :
+         {std::pair("seq", job.sequence), {"gbs", job.global_batch}, {"gpus", ranks}}) {
       if (value == 0) throw Unpredictable{cat("the row has no ", column)};
     }
     for (const char* axis : {"tp", "pp"}) {

@@ -11,7 +11,7 @@ namespace tutti::training::planner {
 struct MemoryRules {
   double parameter = 2;  // bytes of a value, beside what is cut
   double gradient = 4;
-  double states = 12;      // with the master copy
+  double states = 12;       // with the master copy
   bool last_stage = false;  // counted there, not where it is most
   // What a context and the allocator's gaps take beside the values.
   double context = 0;
@@ -25,9 +25,7 @@ struct MemoryUse {  // bytes
   double activations = 0;  // at the schedule's peak
   double buffers = 0;      // of sums and gathers, and the output layer's
   double other = 0;        // the context and gaps
-  double total() const {
-    return parameters + gradients + states + activations + buffers + other;
-  }
+  double total() const { return parameters + gradients + states + activations + buffers + other; }
 };
 
 // Of the stage that needs most, or of the last one.

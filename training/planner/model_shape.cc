@@ -37,7 +37,8 @@ LayerParameters layer_parameters(const ModelShape& m, bool sparse) {
     return parts;
   }
   const ExpertShape& e = m.experts;
-  parts.feed_forward = m.hidden * e.count + (e.shared > 0 ? feed_forward_parameters(m, e.shared) : 0);
+  parts.feed_forward =
+      m.hidden * e.count + (e.shared > 0 ? feed_forward_parameters(m, e.shared) : 0);
   parts.expert = e.count * feed_forward_parameters(m, e.hidden);
   return parts;
 }
@@ -57,16 +58,15 @@ int64_t active_parameters(const ModelShape& m) {
   int64_t all = (m.layers - sparse) * layer_parameters(m, false).all();
   if (sparse > 0) {
     const LayerParameters parts = layer_parameters(m, true);
-    all += sparse * (parts.all() - parts.expert +
-                     parts.expert / m.experts.count * m.experts.chosen);
+    all +=
+        sparse * (parts.all() - parts.expert + parts.expert / m.experts.count * m.experts.chosen);
   }
   return all;
 }
 
 double model_operations(const ModelShape& m, int64_t sequence) {
   const auto s = static_cast<double>(sequence);
-  const double products =
-      static_cast<double>(active_parameters(m) + m.vocabulary * m.hidden);
+  const double products = static_cast<double>(active_parameters(m) + m.vocabulary * m.hidden);
   const double width =
       static_cast<double>(m.heads) * static_cast<double>(m.head_width + m.latent.rope / 2);
   return 6 * s * products + 12 * static_cast<double>(m.layers) * width * s * s;

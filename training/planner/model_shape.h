@@ -34,9 +34,9 @@ struct ModelShape {
   int64_t kv_heads = 0;
   int64_t head_width = 0;
   int64_t vocabulary = 0;
-  int64_t positions = 0;      // that are learned; 0: none are
-  bool gated = false;         // feed-forward layers of three matrices
-  bool tied = true;           // the output layer is the embedding
+  int64_t positions = 0;  // that are learned; 0: none are
+  bool gated = false;     // feed-forward layers of three matrices
+  bool tied = true;       // the output layer is the embedding
   bool has_biases = true;
   LatentAttention latent;
   ExpertShape experts;

@@ -28,9 +28,10 @@ const std::vector<Processor>& published() {
 }
 
 bool begins(std::string_view text, std::string_view with) {
-  return text.size() >= with.size() && std::ranges::equal(text.substr(0, with.size()), with, {},
-                                                          [](unsigned char c) { return std::tolower(c); },
-                                                          [](unsigned char c) { return std::tolower(c); });
+  return text.size() >= with.size() &&
+         std::ranges::equal(
+             text.substr(0, with.size()), with, {}, [](unsigned char c) { return std::tolower(c); },
+             [](unsigned char c) { return std::tolower(c); });
 }
 
 }  // namespace

@@ -15,10 +15,13 @@ bool is_old(Software software) {
   return software == Software::megatron_2021 || software == Software::deepspeed;
 }
 
-// Bytes of a gradient that is summed.
-double gradient_bytes(Software software) {
-  return software == Software::megatron_2021 ? 2 : 4;
+bool is_fsdp(Software software) {
+  return software == Software::fsdp || software == Software::fsdp_2023 ||
+         software == Software::fsdp_compiled;
 }
+
+// Bytes of a gradient that is summed.
+double gradient_bytes(Software software) { return software == Software::megatron_2021 ? 2 : 4; }
 
 // Forward and backward of a layer, with what it computes again.
 struct Pass {
@@ -80,7 +83,7 @@ class Pricing {
     price_stage();
     price_pipeline();
     price_parameters();
-    if (layout_.zero == 3) {
+    if (layout_.zero == 3 || is_fsdp(job_.software)) {
       price_gathers();
     } else {
       price_sums();
@@ -129,8 +132,8 @@ class Pricing {
     const int away = layout_.tensor * layout_.context * layout_.data;
     const double one = message_seconds(job_.cluster, away, kHalfBytes * values);
     const double exposed = is_old(job_.software) ? 1 : 0.3;
-    time_.transfers = 2 * one *
-                      (exposed * micro_batches_ * layout_.virtual_stages + layout_.stages - 1);
+    time_.transfers =
+        2 * one * (exposed * micro_batches_ * layout_.virtual_stages + layout_.stages - 1);
   }
 
   void price_parameters() {
@@ -183,18 +186,21 @@ class Pricing {
     const double layer = mine / layers;
     const double gather = collective(group, Collective::all_gather, kHalfBytes * layer);
     const double scatter = collective(group, Collective::reduce_scatter, 4 * layer);
-    const double all = layers * (2 * micro_batches_ * gather + scatter);
+    // By stage 3 before each forward and each backward, else once.
+    const double times = layout_.zero == 3 ? 2 * micro_batches_ : 1;
+    const double all = layers * (times * gather + scatter);
     constexpr double kHidden = 0.9;  // of what is computed; the first and the last layer hide none
-    time_.gathers = std::max(0.0, all - kHidden * computing) +
-                    e_[Knob::slowed] * std::min(all, computing);
+    time_.gathers =
+        std::max(0.0, all - kHidden * computing) + e_[Knob::slowed] * std::min(all, computing);
   }
 
   void price_update() {
     const double dense = mine_.dense / (layout_.zero > 0 ? data_group(layout_).ranks : 1);
     const double expert = mine_.expert / (layout_.zero > 0 ? expert_data_group(layout_).ranks : 1);
     constexpr double kOfMemory = 0.8;
-    time_.update = ((dense + expert) * e_[Knob::update] + kHalfBytes * (mine_.dense + mine_.expert)) /
-                   (1e9 * job_.processor.memory_GBps * kOfMemory);
+    time_.update =
+        ((dense + expert) * e_[Knob::update] + kHalfBytes * (mine_.dense + mine_.expert)) /
+        (1e9 * job_.processor.memory_GBps * kOfMemory);
   }
 
   const Job& job_;

@@ -1,7 +1,8 @@
 // What a training step takes in a layout, in closed form.
 //
-//   stage 0  F F F F . . B B B B          micro-batches through the slowest stage, the bubble before
-//   stage 1    F F F B F B B B B  |sums|update   and after them, sums of gradients as far as no
+//   stage 0  F F F F . . B B B B          micro-batches through the slowest stage, the bubble
+//   before stage 1    F F F B F B B B B  |sums|update   and after them, sums of gradients as far as
+//   no
 //                                                backward hides them, the update
 #pragma once
 
@@ -13,14 +14,14 @@ namespace tutti::training::planner {
 
 // Seconds, of the slowest stage.
 struct StepTime {
-  double computing = 0;   // of all micro-batches, with what is computed again
-  double tensor = 0;      // what communication of each kind adds to that
+  double computing = 0;  // of all micro-batches, with what is computed again
+  double tensor = 0;     // what communication of each kind adds to that
   double context = 0;
   double dispatch = 0;
   double bubble = 0;
-  double transfers = 0;   // between stages
-  double gathers = 0;     // ZeRO 3's, and what computing loses beside them
-  double sums = 0;        // of gradients, and gathers of values
+  double transfers = 0;  // between stages
+  double gathers = 0;    // ZeRO 3's, and what computing loses beside them
+  double sums = 0;       // of gradients, and gathers of values
   double update = 0;
   double total() const {
     return computing + tensor + context + dispatch + bubble + transfers + gathers + sums + update;

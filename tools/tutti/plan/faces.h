@@ -1,5 +1,5 @@
-// The faces of `tutti plan`: layouts for a model on a cluster (layouts.cc), predictions of runs that
-// were measured (runs.cc), and models for a budget (budget.cc).
+// The faces of `tutti plan`: layouts for a model on a cluster (layouts.cc), predictions of runs
+// that were measured (runs.cc), and models for a budget (budget.cc).
 #pragma once
 
 #include <optional>

@@ -48,6 +48,10 @@ Json to_json(const planner::MeasuredRun& run, const planner::Efficiencies& effic
   row["mem_gib"] = p.memory.total() / kGiB;
   row["fits"] = p.memory.total() <= job.processor.memory_GiB * kGiB;
   row["bound_by"] = planner::bound_of(p.time);
+  const planner::StepTime& t = p.time;
+  row["parts_s"] = {{"computing", t.computing}, {"tensor", t.tensor}, {"context", t.context},
+                    {"dispatch", t.dispatch},   {"bubble", t.bubble}, {"transfers", t.transfers},
+                    {"gathers", t.gathers},     {"sums", t.sums},     {"update", t.update}};
   if (run.seconds) row["measured_s"] = *run.seconds;
   if (run.memory_GiB) row["measured_gib"] = *run.memory_GiB;
   return row;
@@ -80,9 +84,10 @@ int predict_runs(const PlanOptions& options) {
     const auto at = [&](double part) {
       return 100 * errors[static_cast<size_t>(part * static_cast<double>(errors.size() - 1))];
     };
-    std::printf("; of %zu whose time was measured the median error is %.1f%%, the 90th percentile "
-                "%.1f%%",
-                errors.size(), at(0.5), at(0.9));
+    std::printf(
+        "; of %zu whose time was measured the median error is %.1f%%, the 90th percentile "
+        "%.1f%%",
+        errors.size(), at(0.5), at(0.9));
   }
   std::printf("\n");
   if (!options.json.empty()) write_file(options.json, document.dump(2) + "\n");

@@ -87,6 +87,7 @@ class Line {
   // `fixed`: whether the line says how many hosts there are.
   Cluster cluster(bool& fixed) {
     cluster_.name = text_;
+    cluster_.gpu = gpu_;
     cluster_.launch_us = kLaunchUs;
     cluster_.errors = kPublishedErrors;
     set_inside();
@@ -338,6 +339,7 @@ std::string network_of(const Cluster& cluster) {
 std::string to_json(const Cluster& cluster) {
   const Json json = {{"format", kFormat},
                      {"name", cluster.name},
+                     {"gpu", cluster.gpu},
                      {"source", cluster.source},
                      {"hosts", cluster.hosts},
                      {"gpus_per_host", cluster.gpus},
@@ -358,6 +360,7 @@ Cluster parse_cluster_json(const std::string& text) {
              "fit it again with this version: tutti tune --fit");
     }
     Cluster cluster{.name = json.at("name").get<std::string>(),
+                    .gpu = json.value("gpu", std::string()),
                     .hosts = json.at("hosts").get<int>(),
                     .gpus = json.at("gpus_per_host").get<int>(),
                     .launch_us = number_in(json, "launch_us", 0),

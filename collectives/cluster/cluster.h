@@ -41,6 +41,7 @@ struct ClusterLink {
 
 struct Cluster {
   std::string name;
+  std::string gpu;  // "H100"; empty where nobody said it
   int hosts = 1;
   int gpus = 8;  // of a host
   double launch_us = 0;

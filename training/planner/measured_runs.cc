@@ -241,12 +241,7 @@ std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) 
 }
 
 MemoryRules memory_rules_of(const Row& row, Software software) {
-  MemoryRules rules;
-  constexpr double kGiB = 1 << 30;
-  if (software == Software::fsdp || software == Software::fsdp_2023 ||
-      software == Software::fsdp_compiled) {
-    rules = {.parameter = 4, .gradient = 4, .states = 8};  // all cut, in 32 bits
-  }
+  MemoryRules rules = memory_rules(software);
   rules.last_stage = row.has("source", "functional_tests");
   if (row.has("mem_def", "nvidia-smi")) rules.context = 1.5 * kGiB;
   return rules;
@@ -305,22 +300,6 @@ std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::st
   return runs;
 }
 
-double time_deviation(const Job& job) {
-  constexpr double kDense = 0.11;
-  constexpr double kExperts = 0.35;
-  return job.model.experts.count > 0 ? kExperts : kDense;
-}
-
-namespace {
-
-Interval around(double value, double deviation) {
-  constexpr double kNinety = 1.645;
-  const double factor = std::exp(kNinety * deviation);
-  return {.low = value / factor, .high = value * factor};
-}
-
-}  // namespace
-
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies) {
   RunPrediction best;
   for (const Layout& layout : run.open) {
@@ -329,10 +308,9 @@ RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies) 
     best.layout = layout;
     best.time = time;
   }
-  best.seconds = around(best.time.total(), time_deviation(run.job));
+  best.seconds = time_interval(run.job, best.time.total());
   best.memory = memory_use(run.job, best.layout, run.memory);
-  constexpr double kOfMemory = 0.08;
-  best.memory_bytes = around(best.memory.total(), kOfMemory);
+  best.memory_bytes = memory_interval(best.memory.total());
   return best;
 }
 

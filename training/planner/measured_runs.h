@@ -39,9 +39,6 @@ struct RunPrediction {
 // Of a run without a reason.
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);
 
-// The deviation of log(measured / predicted) of such jobs' times.
-double time_deviation(const Job& job);
-
 // Those with which the runs that calibrate are predicted best, near what was expected before.
 struct FittedEfficiencies {
   Efficiencies efficiencies;

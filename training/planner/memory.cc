@@ -53,6 +53,18 @@ double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
   return layout.recompute == Recompute::selective ? std::max(input, kSelective * all) : all;
 }
 
+MemoryRules memory_rules(Software software) {
+  const bool fsdp = software == Software::fsdp || software == Software::fsdp_2023 ||
+                    software == Software::fsdp_compiled;
+  if (fsdp) return {.parameter = 4, .gradient = 4, .states = 8};  // in 32 bits
+  return {};
+}
+
+Interval memory_interval(double bytes) {
+  constexpr double kFactor = 1.14;
+  return {.low = bytes / kFactor, .high = bytes * kFactor};
+}
+
 double zero_bytes(double parameters, int stage, double ranks, double states) {
   const double of_states = states / (stage >= 1 ? ranks : 1);
   const double of_gradients = kHalfBytes / (stage >= 2 ? ranks : 1);

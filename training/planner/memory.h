@@ -7,6 +7,8 @@
 
 namespace tutti::training::planner {
 
+inline constexpr double kGiB = 1 << 30;
+
 // How a program keeps its values, and what of them is counted.
 struct MemoryRules {
   double parameter = 2;  // bytes of a value, beside what is cut
@@ -17,6 +19,8 @@ struct MemoryRules {
   double context = 0;
   double gaps = 0;  // part of the rest
 };
+
+MemoryRules memory_rules(Software software);
 
 struct MemoryUse {  // bytes
   double parameters = 0;
@@ -30,6 +34,9 @@ struct MemoryUse {  // bytes
 
 // Of the stage that needs most, or of the last one.
 MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules = {});
+
+// In which nine of ten measured peaks should lie.
+Interval memory_interval(double bytes);
 
 // Bytes of activations that a layer keeps for the backward pass of one micro-batch.
 double activations_of_layer(const Job& job, const Layout& layout, bool sparse);

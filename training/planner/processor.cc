@@ -8,8 +8,9 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Data sheets of NVIDIA's V100, A100, H100, H200, B200, B300, GB200 and GB300 (dense figures). The
-// H100 with HBM2e and 500 W is that of torchtitan's published runs.
+// Data sheets of NVIDIA's V100, A100, H100, H200, B200, B300, GB200 and GB300, and AMD's MI300X
+// (dense figures; its efficiencies are taken for Hopper's, for want of runs). The H100 with HBM2e
+// and 500 W is that of torchtitan's published runs.
 const std::vector<Processor>& published() {
   using enum Generation;
   static const std::vector<Processor> processors = {
@@ -23,7 +24,8 @@ const std::vector<Processor>& published() {
       {"B200", blackwell, 2250, 4500, 8000, 180, 148, false, 8, 900, 50},
       {"B300", blackwell, 2250, 4500, 8000, 268, 148, false, 8, 900, 100},
       {"GB200", blackwell, 2500, 5000, 8000, 184, 148, false, 72, 900, 50},
-      {"GB300", blackwell, 2500, 5000, 8000, 277, 148, false, 72, 900, 100}};
+      {"GB300", blackwell, 2500, 5000, 8000, 277, 148, false, 72, 900, 100},
+      {"MI300X", hopper, 1307, 2615, 5300, 192, 304, false, 8, 448, 50}};
   return processors;
 }
 

@@ -219,6 +219,15 @@ StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& eff
   return Pricing(job, layout, efficiencies).price();
 }
 
+Interval time_interval(const Job& job, double seconds) {
+  // Deviations of log(measured / predicted) over published runs (README.md).
+  constexpr double kDense = 0.11;
+  constexpr double kExperts = 0.35;
+  constexpr double kNinety = 1.645;
+  const double factor = std::exp(kNinety * (job.model.experts.count > 0 ? kExperts : kDense));
+  return {.low = seconds / factor, .high = seconds * factor};
+}
+
 std::string bound_of(const StepTime& time) {
   const std::array<std::pair<double, const char*>, 8> parts = {
       {{time.tensor, "sums of activations over tensor ranks"},

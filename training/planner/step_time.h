@@ -30,6 +30,9 @@ struct StepTime {
 
 // The layout is legal (search.h).
 StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& efficiencies);
+// In which nine of ten measured steps should lie.
+Interval time_interval(const Job& job, double seconds);
+
 // "computing", "the bubble" ...: the largest part, but computing only where nothing else takes 10%.
 std::string bound_of(const StepTime& time);
 

@@ -1,24 +1,49 @@
-// The faces of `tutti plan`: layouts for a model on a cluster (layouts.cc), predictions of runs
-// that were measured (runs.cc), and models for a budget (budget.cc).
+// The faces of `tutti plan`: layouts for a model on a cluster (layouts.cc), runs that were measured
+// (runs.cc), and models for a budget of operations (budget.cc).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "training/planner/efficiencies.h"
+#include "training/planner/search.h"
 
 namespace tutti::tool {
 
 struct PlanOptions {
-  std::string predict;       // a table of runs
-  std::string fit;           // likewise
+  // Of layouts.
+  std::string model;
+  std::string cluster;
+  std::optional<int> gpus;
+  std::optional<int64_t> global_batch;
+  std::optional<int64_t> sequence;
+  std::string precision = "bf16";
+  std::string software = "megatron";
+  training::planner::Wishes wishes;
+  std::string recompute;
+  std::string max_memory;
+  double min_mfu = 0;
+  int show = 10;
+  bool why = false;
+  // Of runs.
+  std::string predict;
+  std::string fit;
+  // Of budgets.
+  std::string budget;
+  std::string laws;
+  std::string fit_laws;
+
   std::string efficiencies;  // a file that --fit wrote
   std::string json;
 };
 
 training::planner::Efficiencies efficiencies_of(const PlanOptions& options);
 
+int plan_layouts(PlanOptions options);
 int predict_runs(const PlanOptions& options);
 int fit_runs(const PlanOptions& options);
+int plan_budget(const PlanOptions& options);
+int fit_laws(const PlanOptions& options);
 
 }  // namespace tutti::tool

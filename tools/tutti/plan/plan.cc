@@ -1,23 +1,108 @@
 // tutti plan: how to lay a model's training out on a cluster, and what it will take.
+#include <array>
 #include <memory>
+#include <string>
 
+#include "base/text.h"
+#include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/plan/faces.h"
+#include "training/planner/model_shape.h"
 
 namespace tutti::tool {
 
+namespace {
+
+constexpr char kFooter[] =
+    "A table for --predict and --fit has a run a row: gpu, gpus, model (or layers, hidden, ffn, "
+    "heads,\nvocab), seq, tp, pp, dp, mbs, gbs, and what was measured: step_s, tok_s_gpu or "
+    "tflops_gpu; --fit uses\nthe rows whose `split` is calibrate.\n\n"
+    "Examples:\n"
+    "  tutti plan --model llama3-70b --cluster dgx-h100:16 --global-batch 512 --seq 8192\n"
+    "  tutti plan --model gpt3-175b --cluster '8xA100 x 128, NVLink 300, IB 8x25' --global-batch "
+    "1536 \\\n    --seq 2048 --tp 8 --why\n"
+    "  tutti plan --predict runs.csv --json predicted.json\n"
+    "  tutti plan --fit runs.csv --json ours.json; tutti plan ... --efficiencies ours.json\n"
+    "  tutti plan --budget 4.3e23";
+
+void add_layouts(Command& command, PlanOptions& o) {
+  command.add_option("--model", o.model,
+                     "a name (llama3-70b), a config.json of Hugging Face or a configuration of "
+                     "`tutti train`");
+  command.add_option("--cluster", o.cluster, "a cluster of GPUs: a name, a line or a file; see below")
+      .type_name("CLUSTER");
+  command.add_option("--gpus", o.gpus, "so many of the cluster's").between(1, 1 << 20);
+  command.add_option("--global-batch", o.global_batch, "sequences a step");
+  command.add_option("--seq", o.sequence, "tokens of a sequence");
+  command.add_option("--precision", o.precision, "of products")
+      .one_of({"f32", "bf16", "fp8"})
+      .show_default();
+  command
+      .add_option("--software", o.software, "the program whose efficiencies are assumed")
+      .one_of({"megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"})
+      .show_default();
+  constexpr const char* kGroup = "What is fixed; all else is searched";
+  const auto add = [&](const char* option, auto& value, const char* meaning) {
+    return command.add_option(option, value, meaning).group(kGroup);
+  };
+  add("--dp", o.wishes.data, "data-parallel ranks");
+  add("--tp", o.wishes.tensor, "tensor-parallel ranks");
+  add("--pp", o.wishes.stages, "stages of a pipeline");
+  add("--cp", o.wishes.context, "context-parallel ranks");
+  add("--ep", o.wishes.expert, "expert-parallel ranks");
+  add("--virtual", o.wishes.virtual_stages, "chunks of a stage");
+  add("--zero", o.wishes.zero, "ZeRO stage");
+  add("--micro-batch", o.wishes.micro_batch, "sequences of a pass");
+  add("--recompute", o.recompute, "none, selective or full").one_of({"none", "selective", "full"});
+  add("--max-memory", o.max_memory, "of a GPU (default: nine tenths of what it has)")
+      .type_name("BYTES");
+  add("--min-mfu", o.min_mfu, "percent of the peak");
+  command.add_option("--show", o.show, "layouts to print").between(1, 200).show_default();
+  command.add_flag("--why", o.why, "what the first one's time and memory are made of, and the next mesh");
+}
+
+// Of these one is given, or none: layouts are asked for.
+void refuse_several(const Command& command) {
+  int faces = 0;
+  for (const char* face : {"--predict", "--fit", "--budget", "--fit-laws", "--model"}) {
+    faces += command.count(face) > 0 ? 1 : 0;
+  }
+  if (faces > 1) throw UsageError("give one of --model, --predict, --fit, --budget and --fit-laws");
+}
+
+}  // namespace
+
 void add_plan(CommandLine& line) {
   const auto o = std::make_shared<PlanOptions>();
-  Command command = line.add("plan", "how to lay a model's training out, and what it will take");
+  Command command =
+      line.add("plan", "how to lay a model's training out on a cluster, and what it will take");
+  add_layouts(command, *o);
   command.add_option("--predict", o->predict, "predict the runs of this table").type_name("CSV");
-  command.add_option("--fit", o->fit, "fit efficiencies to the runs of this table")
+  command
+      .add_option("--fit", o->fit,
+                  "fit efficiencies to the runs of this table; they go to --json FILE")
       .type_name("CSV");
   command.add_option("--efficiencies", o->efficiencies, "a file that --fit wrote")
       .type_name("FILE");
+  command.add_option("--budget", o->budget, "operations to train with: the best model's size and tokens")
+      .type_name("FLOPS");
+  command.add_option("--laws", o->laws, "of --budget: chinchilla, kaplan or a file of --fit-laws");
+  command
+      .add_option("--fit-laws", o->fit_laws,
+                  "fit a scaling law to this table of runs (N, D, L); it goes to --json FILE")
+      .type_name("CSV");
   command.add_option("--json", o->json, "write the results to this file").type_name("FILE");
-  command.runs([o] {
-    if (!o->fit.empty()) return fit_runs(*o);
-    return predict_runs(*o);
+  command.footer(cat(kClusterHelp, '\n', kFooter));
+  command.runs([command, o] {
+    refuse_several(command);
+    if (!o->predict.empty()) return predict_runs(*o);
+    if (!o->fit.empty()) {
+      if (o->json.empty()) throw UsageError("--fit without --json: where shall they be kept?");
+      return fit_runs(*o);
+    }
+    if (!o->budget.empty()) return plan_budget(*o);
+    if (!o->fit_laws.empty()) return fit_laws(*o);
+    return plan_layouts(*o);
   });
 }
 

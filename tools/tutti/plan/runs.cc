@@ -18,8 +18,6 @@ namespace {
 
 namespace planner = training::planner;
 
-constexpr double kGiB = 1 << 30;
-
 std::vector<planner::MeasuredRun> read_runs(const std::string& path) {
   return planner::read_measured_runs(file_text(path, FileKind::profile), path);
 }
@@ -45,8 +43,8 @@ Json to_json(const planner::MeasuredRun& run, const planner::Efficiencies& effic
   row["memory_bytes"] = p.memory.total();
   row["memory_bytes_low"] = p.memory_bytes.low;
   row["memory_bytes_high"] = p.memory_bytes.high;
-  row["mem_gib"] = p.memory.total() / kGiB;
-  row["fits"] = p.memory.total() <= job.processor.memory_GiB * kGiB;
+  row["mem_gib"] = p.memory.total() / planner::kGiB;
+  row["fits"] = p.memory.total() <= job.processor.memory_GiB * planner::kGiB;
   row["bound_by"] = planner::bound_of(p.time);
   const planner::StepTime& t = p.time;
   row["parts_s"] = {{"computing", t.computing}, {"tensor", t.tensor}, {"context", t.context},

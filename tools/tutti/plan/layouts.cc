@@ -1,0 +1,193 @@
+// tutti plan --model --cluster: layouts, ranked.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "collectives/cluster/cluster.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/plan/faces.h"
+#include "training/planner/search.h"
+
+namespace tutti::tool {
+
+namespace {
+
+namespace planner = training::planner;
+using planner::PlannedLayout;
+
+planner::Precision precision_named(const std::string& name) {
+  if (name == "f32") return planner::Precision::f32;
+  return name == "fp8" ? planner::Precision::eight : planner::Precision::half;
+}
+
+planner::Job job_of(const PlanOptions& o) {
+  planner::Job job;
+  job.model = planner::load_model_shape(o.model);
+  job.cluster = load_cluster(o.cluster, o.gpus);
+  const auto processor = planner::processor_named(job.cluster.gpu);
+  if (!processor) {
+    std::string names;
+    for (const std::string& name : planner::processor_names()) {
+      names += cat(names.empty() ? "" : ", ", name);
+    }
+    throw Error(ErrorCode::invalid_argument,
+                cat("what a GPU '", job.cluster.gpu, "' computes is not known"),
+                {.where = "--cluster", .remedy = cat("name one of ", names)});
+  }
+  job.processor = *processor;
+  job.sequence = *o.sequence;
+  job.global_batch = *o.global_batch;
+  job.precision = precision_named(o.precision);
+  job.software = planner::software_named(o.software);
+  return job;
+}
+
+double tokens_a_second(const planner::Job& job, const PlannedLayout& planned) {
+  return static_cast<double>(job.global_batch * job.sequence) / planned.time.total();
+}
+
+std::string why(const PlannedLayout& planned) {
+  if (!planned.fits) return "does not fit";
+  return cat("bound by ", planner::bound_of(planned.time));
+}
+
+Json parts_of(const planner::StepTime& t) {
+  return {{"computing", t.computing}, {"tensor", t.tensor},       {"context", t.context},
+          {"dispatch", t.dispatch},   {"bubble", t.bubble},       {"transfers", t.transfers},
+          {"gathers", t.gathers},     {"sums", t.sums},           {"update", t.update}};
+}
+
+Json parts_of(const planner::MemoryUse& m) {
+  return {{"parameters", m.parameters},   {"gradients", m.gradients}, {"states", m.states},
+          {"activations", m.activations}, {"buffers", m.buffers},     {"other", m.other}};
+}
+
+Json to_json(const planner::Job& job, const PlannedLayout& planned) {
+  const planner::Layout& l = planned.layout;
+  Json json = {{"layout", to_text(l)},
+               {"dp", l.data},
+               {"tp", l.tensor},
+               {"pp", l.stages},
+               {"cp", l.context},
+               {"ep", l.expert},
+               {"vp", l.virtual_stages},
+               {"zero", l.zero},
+               {"sp", l.sequence_parallel},
+               {"micro_batch", l.micro_batch},
+               {"recompute", name(l.recompute)},
+               {"step_s", planned.time.total()},
+               {"step_s_low", planned.seconds.low},
+               {"step_s_high", planned.seconds.high},
+               {"tokens_s", tokens_a_second(job, planned)},
+               {"mfu", planned.mfu},
+               {"memory_bytes", planned.memory.total()},
+               {"fits", planned.fits},
+               {"why", why(planned)},
+               {"step_parts_s", parts_of(planned.time)},
+               {"memory_parts_bytes", parts_of(planned.memory)}};
+  const std::string command = train_command(job, l);
+  json["command"] = command.empty() ? Json(nullptr) : Json(command);
+  return json;
+}
+
+void print(const planner::Job& job, const PlannedLayout& planned) {
+  std::printf("%10.3f s (%.3f to %.3f) %12.0f tokens/s %5.1f%% MFU %8.1f GiB  %s\n%12s%s\n",
+              planned.time.total(), planned.seconds.low, planned.seconds.high,
+              tokens_a_second(job, planned), 100 * planned.mfu, planned.memory.total() / planner::kGiB,
+              to_text(planned.layout).c_str(), "", why(planned).c_str());
+}
+
+// What the best one is made of, and how far the next one of another kind is.
+void print_why(const planner::Plans& plans) {
+  const PlannedLayout& best = plans.layouts.front();
+  std::printf("\nThe first one's step:");
+  const Json time = parts_of(best.time);
+  for (const Json::Member& part : time.items()) {
+    const double seconds = part.value.get<double>();
+    if (seconds > 0) {
+      std::printf(" %s %.1f%%", part.name.c_str(), 100 * seconds / best.time.total());
+    }
+  }
+  std::printf("\nIts memory, GiB:");
+  const Json memory = parts_of(best.memory);
+  for (const Json::Member& part : memory.items()) {
+    const double bytes = part.value.get<double>();
+    if (bytes > 0) std::printf(" %s %.1f", part.name.c_str(), bytes / planner::kGiB);
+  }
+  std::printf("\n");
+  const auto other = std::ranges::find_if(plans.layouts, [&](const PlannedLayout& planned) {
+    const planner::Layout& a = planned.layout;
+    const planner::Layout& b = best.layout;
+    return planned.fits && (a.data != b.data || a.tensor != b.tensor || a.stages != b.stages ||
+                            a.context != b.context || a.expert != b.expert);
+  });
+  if (other == plans.layouts.end()) return;
+  std::printf("The next mesh, %s, takes %.1f%% longer: %s.\n", to_text(other->layout).c_str(),
+              100 * (other->time.total() / best.time.total() - 1), why(*other).c_str());
+}
+
+void require(const PlanOptions& o) {
+  if (o.model.empty()) throw UsageError("--model is required");
+  if (o.cluster.empty()) throw UsageError("--cluster is required");
+  if (!o.global_batch) throw UsageError("--global-batch is required");
+  if (!o.sequence) throw UsageError("--seq is required");
+}
+
+}  // namespace
+
+int plan_layouts(PlanOptions o) {
+  require(o);
+  const planner::Job job = job_of(o);
+  if (!o.recompute.empty()) {
+    for (const auto kind : {planner::Recompute::none, planner::Recompute::selective,
+                            planner::Recompute::full}) {
+      if (name(kind) == o.recompute) o.wishes.recompute = kind;
+    }
+  }
+  if (!o.max_memory.empty()) o.wishes.memory = static_cast<double>(parse_bytes(o.max_memory));
+  o.wishes.least_mfu = o.min_mfu / 100;
+  constexpr size_t kKept = 200;
+  const planner::Plans plans = search(job, o.wishes, efficiencies_of(o), kKept);
+  const double parameters = static_cast<double>(planner::parameters(job.model));
+  std::printf("%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"
+              "%zu legal layouts, of which %zu fit\n",
+              job.model.name.c_str(), parameters / 1e9, o.cluster.c_str(), job.cluster.ranks(),
+              job.processor.name.c_str(), static_cast<long long>(job.global_batch),
+              static_cast<long long>(job.sequence), plans.considered, plans.fitting);
+  Json document = {{"model", job.model.name},
+                   {"parameters", planner::parameters(job.model)},
+                   {"cluster", o.cluster},
+                   {"gpus", job.cluster.ranks()},
+                   {"global_batch", job.global_batch},
+                   {"seq", job.sequence},
+                   {"legal", plans.considered},
+                   {"fitting", plans.fitting},
+                   {"layouts", Json::array()}};
+  for (const PlannedLayout& planned : plans.layouts) {
+    document["layouts"].push_back(to_json(job, planned));
+  }
+  if (!o.json.empty()) write_file(o.json, document.dump(2) + "\n");
+  const PlannedLayout& best = plans.layouts.front();
+  if (plans.fitting == 0) {
+    throw Error(ErrorCode::unsupported, "nothing fits",
+                {.cause = cat("the nearest, ", to_text(best.layout), ", needs ",
+                              human_bytes(static_cast<uint64_t>(best.memory.total())), " a processor",
+                              o.min_mfu > 0 ? ", or none reaches --min-mfu" : ""),
+                 .remedy = "take more processors, a smaller batch or shorter sequences, or free an "
+                           "axis that was fixed"});
+  }
+  for (size_t i = 0; i < std::min(plans.fitting, static_cast<size_t>(o.show)); ++i) {
+    if (i < plans.layouts.size()) print(job, plans.layouts[i]);
+  }
+  if (o.why) print_why(plans);
+  const std::string command = train_command(job, best.layout);
+  if (!command.empty()) std::printf("\n%s\n", command.c_str());
+  return 0;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,237 @@
+#include "training/planner/search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/planner/layer_time.h"
+
+namespace tutti::training::planner {
+
+namespace {
+
+std::vector<int> divisors(int64_t number, int64_t most) {
+  std::vector<int> found;
+  for (int64_t d = 1; d <= std::min(number, most); ++d) {
+    if (number % d == 0) found.push_back(static_cast<int>(d));
+  }
+  return found;
+}
+
+// Those values, or the one that is wished.
+template <typename T>
+std::vector<T> choices(const std::optional<T>& wish, std::vector<T> all) {
+  if (wish) return {*wish};
+  return all;
+}
+
+// The quicker one, of two as quick the one that needs less memory.
+bool is_better(const PlannedLayout& a, const PlannedLayout& b) {
+  if (a.fits != b.fits) return a.fits;
+  if (!a.fits) return a.memory.total() < b.memory.total();
+  const double x = a.time.total();
+  const double y = b.time.total();
+  return x != y ? x < y : a.memory.total() < b.memory.total();
+}
+
+class Search {
+ public:
+  Search(const Job& job, const Wishes& wishes, const Efficiencies& efficiencies, size_t most)
+      : job_(job), wishes_(wishes), e_(efficiencies), most_(most), ranks_(job.cluster.ranks()) {
+    memory_ = wishes.memory > 0 ? wishes.memory : 0.9 * job.processor.memory_GiB * kGiB;
+  }
+
+  Plans run() {
+    const int64_t most_tensor = std::max<int64_t>(job_.cluster.gpus, 8);
+    for (const int tensor : choices(wishes_.tensor, divisors(job_.model.heads, most_tensor))) {
+      for (const int stages : choices(wishes_.stages, divisors(ranks_, job_.model.layers))) {
+        for (const int context : choices(wishes_.context, divisors(ranks_, kMostContext))) {
+          add_data(tensor, stages, context);
+        }
+      }
+    }
+    if (plans_.considered == 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("no layout of ", ranks_, " processors is legal for ", job_.model.name,
+                      " and a batch of ", job_.global_batch),
+                  {.cause = first_reason_,
+                   .remedy = "free an axis, or change the batch or the number of processors"});
+    }
+    keep_best(most_);
+    return std::move(plans_);
+  }
+
+ private:
+  static constexpr int64_t kMostContext = 64;
+  static constexpr int64_t kMostMicroBatch = 32;
+
+  void add_data(int tensor, int stages, int context) {
+    const int64_t cut = int64_t{tensor} * stages * context;
+    if (ranks_ % cut != 0) return;
+    Layout layout{.tensor = tensor, .stages = stages, .context = context};
+    layout.data = static_cast<int>(ranks_ / cut);
+    if (wishes_.data && *wishes_.data != layout.data) return;
+    layout.sequence_parallel = tensor > 1 && has_flash_attention(job_.software);
+    const std::vector<int> experts =
+        job_.model.experts.count > 0
+            ? divisors(job_.model.experts.count, int64_t{layout.data} * context)
+            : std::vector<int>{1};
+    for (const int expert : choices(wishes_.expert, experts)) {
+      layout.expert = expert;
+      add_micro_batches(layout);
+    }
+  }
+
+  void add_micro_batches(Layout layout) {
+    const int64_t each = job_.global_batch / layout.data;
+    std::vector<int64_t> sizes;
+    for (const int size : divisors(std::max<int64_t>(1, each), kMostMicroBatch)) {
+      sizes.push_back(size);
+    }
+    for (const int64_t size : choices(wishes_.micro_batch, std::move(sizes))) {
+      layout.micro_batch = size;
+      const std::vector<int> chunks = layout.stages > 1
+                                          ? divisors(job_.model.layers / layout.stages, 16)
+                                          : std::vector<int>{1};
+      for (const int virtual_stages : choices(wishes_.virtual_stages, chunks)) {
+        layout.virtual_stages = virtual_stages;
+        for (const int zero : choices(wishes_.zero, {0, 1, 2, 3})) {
+          layout.zero = zero;
+          for (const Recompute recompute :
+               choices(wishes_.recompute,
+                       {Recompute::none, Recompute::selective, Recompute::full})) {
+            layout.recompute = recompute;
+            add(layout);
+          }
+        }
+      }
+    }
+  }
+
+  void add(const Layout& layout) {
+    std::string reason = why_illegal(job_, layout);
+    if (!reason.empty()) {
+      if (first_reason_.empty()) first_reason_ = std::move(reason);
+      return;
+    }
+    PlannedLayout planned = price(job_, layout, e_, memory_);
+    planned.fits &= planned.mfu >= wishes_.least_mfu;
+    ++plans_.considered;
+    if (planned.fits) ++plans_.fitting;
+    plans_.layouts.push_back(std::move(planned));
+    if (plans_.layouts.size() >= 4096 + most_) keep_best(most_);
+  }
+
+  void keep_best(size_t most) {
+    const size_t kept = std::min(most, plans_.layouts.size());
+    std::ranges::partial_sort(plans_.layouts,
+                              plans_.layouts.begin() + static_cast<std::ptrdiff_t>(kept),
+                              is_better);
+    plans_.layouts.resize(kept);
+  }
+
+  const Job& job_;
+  const Wishes& wishes_;
+  const Efficiencies& e_;
+  size_t most_;
+  int64_t ranks_;
+  double memory_;
+  std::string first_reason_;
+  Plans plans_;
+};
+
+}  // namespace
+
+std::string why_illegal(const Job& job, const Layout& l) {
+  const ModelShape& m = job.model;
+  const int64_t each = job.global_batch / l.data;
+  if (!has_flash_attention(job.software) && (l.context > 1 || l.sequence_parallel)) {
+    return cat(name(job.software), " cuts no sequences");
+  }
+  if (l.ranks() != job.cluster.ranks()) {
+    return cat(l.ranks(), " ranks are not the cluster's ", job.cluster.ranks());
+  }
+  if (m.heads % l.tensor != 0) return cat(m.heads, " heads cannot be cut by tp ", l.tensor);
+  if (m.kv_heads % l.tensor != 0 && l.tensor % m.kv_heads != 0) {
+    return cat(m.kv_heads, " heads of keys cannot be cut by tp ", l.tensor);
+  }
+  if (l.stages > m.layers) return cat(m.layers, " layers cannot be cut by pp ", l.stages);
+  if (job.global_batch % l.data != 0 || each % l.micro_batch != 0) {
+    return cat("a batch of ", job.global_batch, " cannot be cut by dp ", l.data,
+               " and micro-batches of ", l.micro_batch);
+  }
+  if (l.context > 1 && job.sequence % (2 * l.context) != 0) {
+    return cat("sequences of ", job.sequence, " cannot be cut by cp ", l.context);
+  }
+  if (m.experts.count == 0 && l.expert > 1) return "the model has no experts";
+  if (l.expert > 1 &&
+      (m.experts.count % l.expert != 0 || (int64_t{l.data} * l.context) % l.expert != 0)) {
+    return cat(m.experts.count, " experts on dp x cp = ", l.data * l.context,
+               " ranks cannot be cut by ep ", l.expert);
+  }
+  if (l.virtual_stages > 1) {
+    const int64_t chunks = int64_t{l.stages} * l.virtual_stages;
+    if (l.stages == 1) return "virtual stages are of a pipeline";
+    if (m.layers % chunks != 0) return cat(m.layers, " layers cannot be cut into ", chunks);
+    if (each / l.micro_batch % l.stages != 0) {
+      return cat("interleaving needs a multiple of ", l.stages, " micro-batches");
+    }
+  }
+  if (l.zero < 0 || l.zero > 3) return cat("there is no ZeRO stage ", l.zero);
+  return "";
+}
+
+double mfu(const Job& job, const Layout& layout, double seconds) {
+  const double peak = job.precision == Precision::eight ? job.processor.eight_TFLOPs
+                                                        : job.processor.half_TFLOPs;
+  return count(job.global_batch) * model_operations(job.model, job.sequence) /
+         (seconds * layout.ranks() * peak * 1e12);
+}
+
+PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& efficiencies,
+                    double memory) {
+  PlannedLayout planned{.layout = layout, .time = step_time(job, layout, efficiencies)};
+  planned.seconds = time_interval(job, planned.time.total());
+  planned.memory = memory_use(job, layout, memory_rules(job.software));
+  planned.fits = planned.memory.total() <= memory;
+  planned.mfu = mfu(job, layout, planned.time.total());
+  return planned;
+}
+
+Plans search(const Job& job, const Wishes& wishes, const Efficiencies& efficiencies, size_t most) {
+  return Search(job, wishes, efficiencies, most).run();
+}
+
+std::string train_command(const Job& job, const Layout& l) {
+  const ModelShape& m = job.model;
+  if (m.latent.kv_rank > 0 || job.precision == Precision::eight || m.experts.shared > 0 ||
+      m.experts.dense_layers > 0) {
+    return "";
+  }
+  const bool mixture = m.experts.count > 0;
+  std::string text = cat("tutti train --model ", mixture ? "mixtral" : m.gated ? "llama" : "gpt2",
+                         " --layers ", m.layers, " --width ", m.hidden, " --heads ", m.heads);
+  if (m.gated && m.kv_heads != m.heads) text += cat(" --kv-heads ", m.kv_heads);
+  if (m.gated && m.head_width * m.heads != m.hidden) text += cat(" --head-size ", m.head_width);
+  text += cat(" --ffn-hidden-size ", mixture ? m.experts.hidden : m.feed_forward);
+  if (mixture) text += cat(" --experts ", m.experts.count, " --topk ", m.experts.chosen);
+  text += cat(" --vocabulary ", m.vocabulary, " --context ", job.sequence, " --batch ",
+              job.global_batch, " --micro-batch ", l.micro_batch, " --ranks ", l.ranks());
+  const auto add = [&](const char* option, int value) {
+    if (value > 1) text += cat(' ', option, ' ', value);
+  };
+  add("--dp", l.data);
+  add("--tp", l.tensor);
+  if (l.sequence_parallel) text += " --sp";
+  add("--cp", l.context);
+  add("--ep", l.expert);
+  add("--pp", l.stages);
+  if (l.virtual_stages > 1) text += cat(" --schedule interleaved --virtual ", l.virtual_stages);
+  text += cat(" --zero ", l.zero);
+  if (l.recompute != Recompute::none) text += cat(" --recompute ", name(l.recompute));
+  if (job.precision == Precision::half) text += " --precision bf16";
+  return text;
+}
+
+}  // namespace tutti::training::planner

@@ -51,6 +51,10 @@ constexpr std::array<KnobInfo, kKnobs> kInfos = {{
 
 std::string_view name(Software software) { return kNames[static_cast<size_t>(software)]; }
 
+bool is_of_2021(Software software) {
+  return software == Software::megatron_2021 || software == Software::deepspeed;
+}
+
 Software software_named(std::string_view name) {
   const auto found = std::ranges::find(kNames, name);
   if (found != kNames.end()) return static_cast<Software>(found - kNames.begin());

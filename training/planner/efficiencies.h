@@ -24,6 +24,8 @@ enum class Software : uint8_t {
 };
 inline constexpr size_t kSoftwares = 6;
 std::string_view name(Software software);
+// Attention in parts, gradients that are summed after backward.
+bool is_of_2021(Software software);
 Software software_named(std::string_view name);  // throws Error(invalid_argument) that lists them
 
 enum class Knob : uint8_t {

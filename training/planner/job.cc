@@ -12,11 +12,11 @@ Group context_group(const Layout& layout) { return {layout.context, layout.tenso
 
 Group data_group(const Layout& layout) { return {layout.data * layout.context, layout.tensor}; }
 
-Group expert_group(const Layout& layout) { return {layout.expert, layout.tensor}; }
+Group expert_group(const Layout& layout) { return {layout.expert, layout.expert_tensor}; }
 
 Group expert_data_group(const Layout& layout) {
-  const int all = layout.data * layout.context;
-  return {std::max(1, all / layout.expert), layout.tensor * layout.expert};
+  const int one = layout.expert * layout.expert_tensor;
+  return {std::max(1, layout.tensor * layout.data * layout.context / one), one};
 }
 
 double collective_seconds(const Cluster& cluster, const Group& group, Collective collective,

@@ -20,6 +20,7 @@ struct Job {
   Processor processor;
   Cluster cluster;  // of all processors
   Software software = Software::megatron;
+  bool has_flash_attention = true;  // which keeps no scores (Dao et al., 2022)
 };
 
 // Ranks are numbered tensor first, then context, data and stage, from host to host.
@@ -34,9 +35,8 @@ struct Group {
 Group tensor_group(const Layout& layout);
 Group context_group(const Layout& layout);
 Group data_group(const Layout& layout);    // all that share gradients: data x context
-Group expert_group(const Layout& layout);  // of that, those among whom experts are dealt out
-// Of what remains of it: ranks that have the same experts.
-Group expert_data_group(const Layout& layout);
+Group expert_group(const Layout& layout);  // among whom experts are dealt out
+Group expert_data_group(const Layout& layout);  // ranks that have the same experts
 
 // Seconds of a collective of a group, its launch left out; bytes as `tutti bench` counts them. A
 // group of one rank takes none.

@@ -79,7 +79,7 @@ double attention(const Job& job, const Layout& layout, const Efficiencies& e, co
   const double width = count(m.head_width) + count(m.latent.rope) / 2;
   const double operations = 4 * T * s * heads * width;
   const double peak = 1e12 * job.processor.half_TFLOPs;
-  if (has_flash_attention(job.software)) {
+  if (job.has_flash_attention) {
     return operations / 2 / (peak * e.attention(job.processor, job.software));  // half is masked
   }
   // Scores are written and read by the product, the softmax and the dropout.
@@ -94,14 +94,16 @@ double feed_forward(const ModelShape& m, double tokens, double values, const Roo
          on.product(tokens, count(m.hidden), values);
 }
 
-// Tokens are dealt out evenly.
+// Tokens are dealt out evenly. Tensor ranks that do not share experts have tokens of their own.
 double experts(const Job& job, const Layout& layout, const Efficiencies& e, const Roofline& on) {
   const ExpertShape& shape = job.model.experts;
   const double T = tokens_of(job, layout);
   const double here = std::max(1.0, count(shape.count) / layout.expert);
-  const double each = T * count(shape.chosen) / here;
+  const double mine = T * layout.expert_tensor / layout.tensor;
+  const double each = mine * count(shape.chosen) / here;
+  const double values = count(shape.hidden) / layout.expert_tensor;
   const double slower = e.products(job.processor, false) / e[Knob::experts];
-  double seconds = here * feed_forward(job.model, each, count(shape.hidden), on) * slower;
+  double seconds = here * feed_forward(job.model, each, values, on) * slower;
   if (shape.shared > 0) {
     seconds += feed_forward(job.model, T, count(shape.shared) / layout.tensor, on);
   }
@@ -113,19 +115,17 @@ double other_bytes(const Job& job, const Layout& layout, bool sparse) {
   const double T = tokens_of(job, layout);
   const double h = count(m.hidden);
   const double rows = layout.sequence_parallel ? T / layout.tensor : T;
-  const double values = sparse ? count(m.experts.chosen * m.experts.hidden + m.experts.shared)
-                               : count(m.feed_forward) / layout.tensor;
+  const double values =
+      count(sparse ? m.experts.chosen * m.experts.hidden + m.experts.shared : m.feed_forward) /
+      layout.tensor;
   const double of_activations = m.gated ? 5 : 4;
   double bytes = kHalfBytes * (10 * rows * h + of_activations * T * values);
-  if (sparse) bytes += kHalfBytes * 6 * T * count(m.experts.chosen) * h;  // sorted, and back
+  // Sorted, and back.
+  if (sparse) bytes += kHalfBytes * 6 * T / layout.tensor * count(m.experts.chosen) * h;
   return bytes;
 }
 
 }  // namespace
-
-bool has_flash_attention(Software software) {
-  return software != Software::megatron_2021 && software != Software::deepspeed;
-}
 
 LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e, bool sparse) {
   constexpr double kKernels = 22;
@@ -159,7 +159,8 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
     constexpr double kUsual = 0.6;
     time.dispatch = 2 * kUsual / e[Knob::dispatch] *
                     collective_seconds(job.cluster, expert_group(layout), Collective::all_to_all,
-                                       kHalfBytes * T * count(m.experts.chosen * m.hidden));
+                                       kHalfBytes * T / layout.tensor *
+                                       count(m.experts.chosen * m.hidden));
   }
   return time;
 }

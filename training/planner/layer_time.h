@@ -22,7 +22,4 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
                      bool sparse);
 // The output layer and its loss, forward and backward.
 double output_time(const Job& job, const Layout& layout, const Efficiencies& efficiencies);
-// Attention that keeps no scores (Dao et al., 2022).
-bool has_flash_attention(Software software);
-
 }  // namespace tutti::training::planner

@@ -17,7 +17,9 @@ struct Layout {
   int tensor = 1;
   int stages = 1;
   int context = 1;
-  int expert = 1;          // of data x context
+  // Ranks among whom experts are dealt out, and those that share each: of tensor x data x context.
+  int expert = 1;
+  int expert_tensor = 1;
   int virtual_stages = 1;  // chunks of a stage, interleaved
   int zero = 1;
   bool sequence_parallel = false;  // tensor ranks share the rows between their products

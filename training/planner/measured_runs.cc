@@ -109,7 +109,7 @@ std::optional<ModelShape> known_like(const Row& row) {
 }
 
 ModelShape model_of(const Row& row) {
-  for (const char* size : {"layers", "hidden", "heads", "vocab"}) {
+  for (const char* size : {"layers", "hidden", "heads"}) {
     if (row.whole(size, 0) == 0) {
       throw Unpredictable{
           cat("the row does not say how many ", size, " '", row.text("model"), "' has")};
@@ -119,7 +119,8 @@ ModelShape model_of(const Row& row) {
   const bool known = m.layers > 0;
   m.name = row.text("model");
   m.layers = row.whole("layers", 0);
-  m.vocabulary = row.whole("vocab", 0);
+  constexpr int64_t kGpt2 = 50257;
+  m.vocabulary = row.whole("vocab", known ? m.vocabulary : kGpt2);
   m.experts.dense_layers = std::min(m.experts.dense_layers, m.layers);
   if (known) return m;
   m.hidden = row.whole("hidden", 0);
@@ -127,7 +128,8 @@ ModelShape model_of(const Row& row) {
   m.kv_heads = row.whole("kv_heads", m.heads);
   m.head_width = std::max<int64_t>(1, m.hidden / m.heads);
   m.feed_forward = row.whole("ffn", 4 * m.hidden);
-  m.gated = m.feed_forward != 4 * m.hidden || m.kv_heads != m.heads;
+  m.gated = m.feed_forward != 4 * m.hidden || m.kv_heads != m.heads ||
+            row.has("notes", "swiglu=true");
   m.has_biases = !m.gated;
   m.tied = !m.gated;
   if (!m.gated) m.positions = row.whole("seq", 0);
@@ -164,6 +166,18 @@ Precision precision_of(const Row& row) {
   return eight ? Precision::eight : Precision::half;
 }
 
+// "vp", or Megatron's flag among the notes. 0: nothing is said.
+int virtual_stages_in(const Row& row, int stages) {
+  constexpr std::string_view kFlag = "num-layers-per-virtual-pipeline-stage=";
+  const std::string& notes = row.text("notes");
+  const size_t at = notes.find(kFlag);
+  if (at == notes.npos) return static_cast<int>(row.whole("vp", 0));
+  const std::string_view rest = std::string_view(notes).substr(at + kFlag.size());
+  const auto layers = parse_number<int64_t>(rest.substr(0, rest.find_first_not_of("0123456789")));
+  const int64_t in_stage = row.whole("layers", 0) / stages;
+  return layers && *layers > 0 ? static_cast<int>(std::max<int64_t>(1, in_stage / *layers)) : 0;
+}
+
 // What the row says of the layout; what it leaves open is 0.
 Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
   Layout layout;
@@ -172,7 +186,11 @@ Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) 
   layout.stages = axis("pp");
   layout.context = axis("cp");
   layout.expert = axis("ep");
-  layout.virtual_stages = static_cast<int>(row.whole("vp", 0));
+  layout.virtual_stages = virtual_stages_in(row, layout.stages);
+  const int64_t in_stage = ranks / layout.stages;
+  const bool shares = in_stage % (int64_t{layout.expert} * layout.tensor) == 0 &&
+                      !row.has("notes", "expert-tensor-parallel-size=1");
+  layout.expert_tensor = shares ? layout.tensor : 1;
   layout.zero = static_cast<int>(row.whole("zero").value_or(1));
   layout.recompute = recompute_of(row);
   layout.micro_batch = row.whole("mbs", 0);
@@ -242,8 +260,14 @@ std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) 
 
 MemoryRules memory_rules_of(const Row& row, Software software) {
   MemoryRules rules = memory_rules(software);
-  rules.last_stage = row.has("source", "functional_tests");
-  if (row.has("mem_def", "nvidia-smi")) rules.context = 1.5 * kGiB;
+  rules.last_stage = row.has("mem_def", "last rank");
+  if (row.has("mem_def", "activations")) {
+    rules.measure = row.has("mem_def", "percent") ? MemoryMeasure::part_of_activations
+                                                  : MemoryMeasure::activations;
+  }
+  if (row.has("mem_def", "nvidia-smi")) rules.context += 1.5 * kGiB;
+  // A loss that is compiled with the output layer keeps no logits in 32 bits.
+  if (software == Software::fsdp_compiled) rules.logit = year_of(row) > 2024 ? 3 : 10;
   return rules;
 }
 
@@ -251,10 +275,12 @@ MeasuredRun run_of(const Row& row) {
   MeasuredRun run;
   run.id = row.text("id");
   run.calibrates = row.text("split") == "calibrate";
-  run.memory_GiB = row.number("mem_gib");
+  run.memory = row.number("mem_gib");
   try {
     Job& job = run.job;
     job.software = software_of(row);
+    job.has_flash_attention = !is_of_2021(job.software) && !row.has("notes", "=unfused") &&
+                              !row.has("notes", "transformer-impl=local");
     job.processor = processor_of(row);
     job.model = model_of(row);
     job.sequence = row.whole("seq", 0);
@@ -269,11 +295,11 @@ MeasuredRun run_of(const Row& row) {
     }
     job.precision = precision_of(row);
     job.cluster = cluster_of(row, job.processor, ranks);
-    run.memory = memory_rules_of(row, job.software);
+    run.memory_rules = memory_rules_of(row, job.software);
     run.open = layouts_of(said_of(row, job.software, ranks, job.global_batch), job);
     if (run.open.empty()) throw Unpredictable{"no micro-batch divides the batch"};
     run.layout = run.open.front();
-    run.seconds = seconds_of(row, job, ranks);
+    if (!row.has("use", "memory")) run.seconds = seconds_of(row, job, ranks);
   } catch (const Unpredictable& why) {
     run.reason = why.reason;
   } catch (const Error& error) {
@@ -309,8 +335,8 @@ RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies) 
     best.time = time;
   }
   best.seconds = time_interval(run.job, best.time.total());
-  best.memory = memory_use(run.job, best.layout, run.memory);
-  best.memory_bytes = memory_interval(best.memory.total());
+  best.memory = memory_use(run.job, best.layout, run.memory_rules);
+  best.measured_memory = measured_memory(run.job, best.layout, run.memory_rules);
   return best;
 }
 

@@ -19,9 +19,9 @@ struct MeasuredRun {
   Job job;
   Layout layout;
   std::vector<Layout> open;  // layouts that the row may mean; the first is `layout`
-  MemoryRules memory;
+  MemoryRules memory_rules;
   std::optional<double> seconds;  // of a step
-  std::optional<double> memory_GiB;
+  std::optional<double> memory;  // GiB, or percent
   bool calibrates = false;  // "split" says so: others are to judge
   std::string reason;       // why it cannot be predicted; empty: it can
 };
@@ -34,7 +34,7 @@ struct RunPrediction {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
-  Interval memory_bytes;
+  double measured_memory = 0;  // as the row measures it: bytes, or percent
 };
 // Of a run without a reason.
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);

@@ -33,8 +33,9 @@ double kept_with_flash(const Job& job, const Layout& layout, bool sparse) {
   double bytes = kHalfBytes * (4 * rows * h + T * heads);
   if (sparse) {
     const ExpertShape& e = m.experts;
-    bytes += kHalfBytes * T * count(e.chosen) * (2 * h + matrices * count(e.hidden));
-    bytes += kHalfBytes * T * matrices * count(e.shared);
+    bytes += kHalfBytes * T / t * count(e.chosen) * (2 * h + matrices * count(e.hidden));
+    bytes += kHalfBytes * T / t * matrices * count(e.shared);
+    if (!job.has_flash_attention) bytes += 5 * T * count(m.heads * job.sequence) / t;
   } else {
     bytes += kHalfBytes * T * matrices * values;
   }
@@ -47,7 +48,7 @@ double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
   const double input = kHalfBytes * tokens_of(job, layout) * count(job.model.hidden) /
                        (layout.sequence_parallel ? layout.tensor : 1);
   if (layout.recompute == Recompute::full) return input;
-  if (!has_flash_attention(job.software)) return kept_of_gpt(job, layout);
+  if (!job.has_flash_attention && !sparse) return kept_of_gpt(job, layout);
   const double all = kept_with_flash(job, layout, sparse);
   constexpr double kSelective = 0.6;
   return layout.recompute == Recompute::selective ? std::max(input, kSelective * all) : all;
@@ -56,7 +57,10 @@ double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
 MemoryRules memory_rules(Software software) {
   const bool fsdp = software == Software::fsdp || software == Software::fsdp_2023 ||
                     software == Software::fsdp_compiled;
-  if (fsdp) return {.parameter = 4, .gradient = 4, .states = 8};  // in 32 bits
+  if (software == Software::deepspeed) {
+    return {.states = 18, .logit = 6, .context = 2e9};  // flattened copies, and two buckets
+  }
+  if (fsdp) return {.parameter = 4, .gradient = 4, .states = 8, .logit = 12};  // all in 32 bits
   return {};
 }
 
@@ -79,6 +83,12 @@ class Counting {
   Counting(const Job& job, const Layout& layout, const MemoryRules& rules)
       : job_(job), layout_(layout), rules_(rules) {}
 
+  // Activations of the first stage.
+  double kept() const {
+    const double p = layout_.stages;
+    return kept_of_layers(0, count(job_.model.layers) / p, count(job_.model.sparse_layers()) / p);
+  }
+
   MemoryUse of_stage(int stage) const {
     const ModelShape& m = job_.model;
     const bool first = stage == 0;
@@ -95,7 +105,8 @@ class Counting {
                     layers * count(dense.norms);
     if (first) shared += words * count(m.hidden) / t + count(m.positions * m.hidden);
     if (last && (!first || !m.tied)) shared += words * count(m.hidden) / t;
-    const double expert = sparse * count(mixed.expert) / layout_.expert;
+    const double expert =
+        sparse * count(mixed.expert) / layout_.expert / layout_.expert_tensor;
     MemoryUse use;
     add_states(shared, data_group(layout_).ranks, use);
     add_states(expert, expert_data_group(layout_).ranks, use);
@@ -118,17 +129,21 @@ class Counting {
   }
 
   // By 1F1B a stage keeps as many micro-batches as there are stages from it on; interleaved
-  // (p - 1) / (p v) more of them (Korthikanti et al., 2022).
-  double activations(int stage, double layers, double sparse) const {
+  // 2 (p - 1 - stage) + (v - 1) p chunks before its first backward (Narayanan et al., 2021).
+  double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;
     const double micro_batches =
         std::max(1.0, count(job_.global_batch) / layout_.data / count(layout_.micro_batch));
     double in_flight = std::min(micro_batches, p - stage);
-    if (v > 1) in_flight = p * (1 + (p - 1) / (p * v)) - stage;
+    if (v > 1) in_flight = (2 * (p - 1 - stage) + (v - 1) * p + 1) / v;
     const double dense = activations_of_layer(job_, layout_, false);
     const double mixed = activations_of_layer(job_, layout_, true);
-    double bytes = in_flight * ((layers - sparse) * dense + sparse * mixed);
+    return in_flight * ((layers - sparse) * dense + sparse * mixed);
+  }
+
+  double activations(int stage, double layers, double sparse) const {
+    double bytes = kept_of_layers(stage, layers, sparse);
     if (layout_.recompute == Recompute::full) {
       Layout whole = layout_;  // the layer that is computed again
       whole.recompute = Recompute::none;
@@ -137,8 +152,9 @@ class Counting {
     return bytes;
   }
 
-  // The logits and their gradient, the loss in 32 bits.
-  double output_bytes(double words) const { return 8 * tokens_of(job_, layout_) * words; }
+  double output_bytes(double words) const {
+    return rules_.logit * tokens_of(job_, layout_) * words;
+  }
 
   const Job& job_;
   const Layout& layout_;
@@ -146,6 +162,16 @@ class Counting {
 };
 
 }  // namespace
+
+double measured_memory(const Job& job, const Layout& layout, const MemoryRules& rules) {
+  if (rules.measure == MemoryMeasure::all) return memory_use(job, layout, rules).total();
+  const double kept = Counting(job, layout, rules).kept();
+  if (rules.measure == MemoryMeasure::activations) return kept;
+  Layout plain = layout;
+  plain.recompute = Recompute::none;
+  plain.sequence_parallel = false;
+  return 100 * kept / Counting(job, plain, rules).kept();
+}
 
 MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules) {
   const Counting counting(job, layout, rules);

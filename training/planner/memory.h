@@ -10,13 +10,22 @@ namespace tutti::training::planner {
 inline constexpr double kGiB = 1 << 30;
 
 // How a program keeps its values, and what of them is counted.
+// What a table calls memory.
+enum class MemoryMeasure : uint8_t {
+  all,                  // bytes
+  activations,          // bytes, of the first stage
+  part_of_activations,  // percent of what is kept with nothing computed again and no rows shared
+};
+
 struct MemoryRules {
   double parameter = 2;  // bytes of a value, beside what is cut
   double gradient = 4;
   double states = 12;       // with the master copy
+  double logit = 6;        // of the output layer: in 16 bits, and in 32 for the loss
   bool last_stage = false;  // counted there, not where it is most
+  MemoryMeasure measure = MemoryMeasure::all;
   // What a context and the allocator's gaps take beside the values.
-  double context = 0;
+  double context = 0.1 * kGiB;
   double gaps = 0;  // part of the rest
 };
 
@@ -32,6 +41,8 @@ struct MemoryUse {  // bytes
   double total() const { return parameters + gradients + states + activations + buffers + other; }
 };
 
+// As the rules measure it: bytes or percent.
+double measured_memory(const Job& job, const Layout& layout, const MemoryRules& rules);
 // Of the stage that needs most, or of the last one.
 MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules = {});
 

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/planner/layer_time.h"
 
 namespace tutti::training::planner {
 
@@ -72,10 +71,10 @@ class Search {
     Layout layout{.tensor = tensor, .stages = stages, .context = context};
     layout.data = static_cast<int>(ranks_ / cut);
     if (wishes_.data && *wishes_.data != layout.data) return;
-    layout.sequence_parallel = tensor > 1 && has_flash_attention(job_.software);
+    layout.sequence_parallel = tensor > 1 && !is_of_2021(job_.software);
     const std::vector<int> experts =
         job_.model.experts.count > 0
-            ? divisors(job_.model.experts.count, int64_t{layout.data} * context)
+            ? divisors(job_.model.experts.count, int64_t{tensor} * layout.data * context)
             : std::vector<int>{1};
     for (const int expert : choices(wishes_.expert, experts)) {
       layout.expert = expert;
@@ -146,7 +145,7 @@ class Search {
 std::string why_illegal(const Job& job, const Layout& l) {
   const ModelShape& m = job.model;
   const int64_t each = job.global_batch / l.data;
-  if (!has_flash_attention(job.software) && (l.context > 1 || l.sequence_parallel)) {
+  if (is_of_2021(job.software) && (l.context > 1 || l.sequence_parallel)) {
     return cat(name(job.software), " cuts no sequences");
   }
   if (l.ranks() != job.cluster.ranks()) {
@@ -165,9 +164,10 @@ std::string why_illegal(const Job& job, const Layout& l) {
     return cat("sequences of ", job.sequence, " cannot be cut by cp ", l.context);
   }
   if (m.experts.count == 0 && l.expert > 1) return "the model has no experts";
-  if (l.expert > 1 &&
-      (m.experts.count % l.expert != 0 || (int64_t{l.data} * l.context) % l.expert != 0)) {
-    return cat(m.experts.count, " experts on dp x cp = ", l.data * l.context,
+  const int64_t in_stage = int64_t{l.tensor} * l.data * l.context;
+  if (l.expert > 1 && (m.experts.count % l.expert != 0 ||
+                       in_stage % (int64_t{l.expert} * l.expert_tensor) != 0)) {
+    return cat(m.experts.count, " experts on tp x dp x cp = ", in_stage,
                " ranks cannot be cut by ep ", l.expert);
   }
   if (l.virtual_stages > 1) {

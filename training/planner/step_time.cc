@@ -11,10 +11,6 @@ namespace tutti::training::planner {
 
 namespace {
 
-bool is_old(Software software) {
-  return software == Software::megatron_2021 || software == Software::deepspeed;
-}
-
 bool is_fsdp(Software software) {
   return software == Software::fsdp || software == Software::fsdp_2023 ||
          software == Software::fsdp_compiled;
@@ -39,7 +35,7 @@ double again(const Job& job, const Layout& layout, const LayerTime& forward) {
       return 0;
     case Recompute::selective: {
       constexpr double kOfAll = 0.35;
-      const bool flash = has_flash_attention(job.software);
+      const bool flash = job.has_flash_attention;
       return flash ? kOfAll * forward.computing() : forward.attention;
     }
     case Recompute::full:
@@ -49,7 +45,7 @@ double again(const Job& job, const Layout& layout, const LayerTime& forward) {
 }
 
 Pass pass_of(const Job& job, const Layout& layout, const LayerTime& f) {
-  const double of_attention = has_flash_attention(job.software) ? 2.5 : 2;
+  const double of_attention = job.has_flash_attention ? 2.5 : 2;
   const double backward = 2 * (f.products + f.bytes) + of_attention * f.attention;
   const bool all_again = layout.recompute == Recompute::full;
   const double times = all_again ? 3 : 2;  // that communication of one forward goes on
@@ -131,7 +127,7 @@ class Pricing {
                           layout_.context / layout_.tensor;
     const int away = layout_.tensor * layout_.context * layout_.data;
     const double one = message_seconds(job_.cluster, away, kHalfBytes * values);
-    const double exposed = is_old(job_.software) ? 1 : 0.3;
+    const double exposed = is_of_2021(job_.software) ? 1 : 0.3;
     time_.transfers =
         2 * one * (exposed * micro_batches_ * layout_.virtual_stages + layout_.stages - 1);
   }
@@ -146,7 +142,7 @@ class Pricing {
     const double ends = 2 * count(embedding_parameters(m, padded_vocabulary(job_, layout_)));
     const double cut = layout_.tensor * layout_.stages;
     mine_.dense = (all + ends) / cut;
-    mine_.expert = sparse * count(mixed.expert) / layout_.stages / layout_.expert;
+    mine_.expert = sparse * count(mixed.expert) / layout_.stages / layout_.expert / layout_.expert_tensor;
   }
 
   double collective(const Group& group, Collective what, double bytes) const {
@@ -164,8 +160,8 @@ class Pricing {
   void price_sums() {
     double all = sums_of(data_group(layout_), mine_.dense);
     if (mine_.expert > 0) all += sums_of(expert_data_group(layout_), mine_.expert);
-    const double hidden = is_old(job_.software) ? 0 : 0.8 * stage_.all();
-    time_.sums = std::max(all - hidden, is_old(job_.software) ? all : 0.1 * all);
+    const double hidden = is_of_2021(job_.software) ? 0 : 0.8 * stage_.all();
+    time_.sums = std::max(all - hidden, is_of_2021(job_.software) ? all : 0.1 * all);
   }
 
   void price_gathers() {
@@ -173,7 +169,7 @@ class Pricing {
     if (group.ranks == 1) return;
     const double computing = time_.computing + time_.tensor + time_.context + time_.dispatch;
     const double mine = mine_.dense + mine_.expert;
-    if (is_old(job_.software)) {
+    if (is_of_2021(job_.software)) {
       // Each parameter by itself, over its own card.
       const double GBps = group.ranks * layout_.tensor <= job_.cluster.gpus
                               ? job_.cluster.inside.GBps

@@ -44,6 +44,7 @@ planner::Job job_of(const PlanOptions& o) {
   job.global_batch = *o.global_batch;
   job.precision = precision_named(o.precision);
   job.software = planner::software_named(o.software);
+  job.has_flash_attention = !planner::is_of_2021(job.software);
   return job;
 }
 

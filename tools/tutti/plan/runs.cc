@@ -40,10 +40,13 @@ Json to_json(const planner::MeasuredRun& run, const planner::Efficiencies& effic
   row["tok_s_gpu"] = batch * static_cast<double>(job.sequence) / seconds / ranks;
   row["tflops_gpu"] =
       batch * planner::model_operations(job.model, job.sequence) / seconds / ranks * 1e-12;
-  row["memory_bytes"] = p.memory.total();
-  row["memory_bytes_low"] = p.memory_bytes.low;
-  row["memory_bytes_high"] = p.memory_bytes.high;
-  row["mem_gib"] = p.memory.total() / planner::kGiB;
+  const bool percent = run.memory_rules.measure == planner::MemoryMeasure::part_of_activations;
+  const double memory = percent ? p.memory.total() : p.measured_memory;
+  const Interval interval = planner::memory_interval(memory);
+  row["memory_bytes"] = memory;
+  row["memory_bytes_low"] = interval.low;
+  row["memory_bytes_high"] = interval.high;
+  row["mem_gib"] = p.measured_memory / (percent ? 1 : planner::kGiB);
   row["fits"] = p.memory.total() <= job.processor.memory_GiB * planner::kGiB;
   row["bound_by"] = planner::bound_of(p.time);
   const planner::StepTime& t = p.time;
@@ -51,7 +54,7 @@ Json to_json(const planner::MeasuredRun& run, const planner::Efficiencies& effic
                     {"dispatch", t.dispatch},   {"bubble", t.bubble}, {"transfers", t.transfers},
                     {"gathers", t.gathers},     {"sums", t.sums},     {"update", t.update}};
   if (run.seconds) row["measured_s"] = *run.seconds;
-  if (run.memory_GiB) row["measured_gib"] = *run.memory_GiB;
+  if (run.memory) row["measured_gib"] = *run.memory;
   return row;
 }
 

@@ -40,14 +40,15 @@ enum class Knob : uint8_t {
   attention_ampere,  // in flash attention
   attention_hopper,
   attention_blackwell,
-  attention_2023,  // of the latter, in the first kernels for Hopper
-  memory,          // part of the memory's bandwidth
-  written,         // part of a product's results that are written while nothing is computed
-  experts,         // part of the peak in products of experts
-  dispatch,        // part of the link's bandwidth in all-to-alls of tokens
-  slowed,          // of the time of collectives, what computing beside them loses
-  gathers_2021,    // part of a card that ZeRO 3's gathers reached in 2021
-  update,          // bytes that an optimizer moves for each parameter that it updates
+  attention_2023,   // of the latter, in the first kernels for Hopper
+  memory,           // part of the memory's bandwidth
+  written,          // part of a product's results that are written while nothing is computed
+  experts,          // part of the peak in products of experts
+  dispatch,         // part of the link's bandwidth in all-to-alls of tokens
+  slowed,           // of the time of collectives, what computing beside them loses
+  gathers_2021,     // part of a card that ZeRO 3's gathers reached in 2021
+  update,           // bytes that an optimizer moves for each parameter that it updates
+  start_deepspeed,  // ms for each other tensor rank before a sum of activations
   // By program: the time of products, and the bytes of all else, beside Megatron's.
   time_megatron_2021,
   time_deepspeed,

@@ -34,8 +34,8 @@ struct Group {
 };
 Group tensor_group(const Layout& layout);
 Group context_group(const Layout& layout);
-Group data_group(const Layout& layout);    // all that share gradients: data x context
-Group expert_group(const Layout& layout);  // among whom experts are dealt out
+Group data_group(const Layout& layout);         // all that share gradients: data x context
+Group expert_group(const Layout& layout);       // among whom experts are dealt out
 Group expert_data_group(const Layout& layout);  // ranks that have the same experts
 
 // Seconds of a collective of a group, its launch left out; bytes as `tutti bench` counts them. A

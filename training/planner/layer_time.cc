@@ -110,6 +110,15 @@ double experts(const Job& job, const Layout& layout, const Efficiencies& e, cons
   return seconds;
 }
 
+// A host gets a token once, however many of its experts are chosen: of H hosts that k choices fall
+// on evenly, H (1 - (1 - 1/H)^k) get one.
+double copies_of_token(const Job& job, const Group& group) {
+  const double chosen = count(job.model.experts.chosen);
+  const double here = std::clamp(job.cluster.gpus / group.stride, 1, group.ranks);
+  const double hosts = group.ranks / here;
+  return hosts > 1 ? hosts * (1 - std::pow(1 - 1 / hosts, chosen)) : chosen;
+}
+
 double other_bytes(const Job& job, const Layout& layout, bool sparse) {
   const ModelShape& m = job.model;
   const double T = tokens_of(job, layout);
@@ -144,6 +153,9 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
   time.tensor = (1 - hidden) * 2 *
                 collective_seconds(job.cluster, tensor_group(layout), Collective::all_reduce,
                                    kHalfBytes * T * count(m.hidden));
+  if (job.software == Software::deepspeed) {
+    time.tensor += 2e-3 * e[Knob::start_deepspeed] * (layout.tensor - 1);
+  }
   if (layout.context > 1) {
     const double keys = 2 * kHalfBytes * T * count(m.kv_heads * m.head_width) / layout.tensor;
     const double all = collective_seconds(job.cluster, context_group(layout),
@@ -157,10 +169,11 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
   }
   if (sparse && layout.expert > 1) {
     constexpr double kUsual = 0.6;
+    const Group group = expert_group(layout);
     time.dispatch = 2 * kUsual / e[Knob::dispatch] *
-                    collective_seconds(job.cluster, expert_group(layout), Collective::all_to_all,
+                    collective_seconds(job.cluster, group, Collective::all_to_all,
                                        kHalfBytes * T / layout.tensor *
-                                       count(m.experts.chosen * m.hidden));
+                                           copies_of_token(job, group) * count(m.hidden));
   }
   return time;
 }

@@ -116,20 +116,23 @@ ModelShape model_of(const Row& row) {
     }
   }
   ModelShape m = known_like(row).value_or(ModelShape());
-  const bool known = m.layers > 0;
+  const int64_t of_known = m.layers;
+  const bool known = of_known > 0;
   m.name = row.text("model");
   m.layers = row.whole("layers", 0);
   constexpr int64_t kGpt2 = 50257;
   m.vocabulary = row.whole("vocab", known ? m.vocabulary : kGpt2);
-  m.experts.dense_layers = std::min(m.experts.dense_layers, m.layers);
+  if (known && m.layers < of_known) {  // a piece of it keeps about its share of dense layers
+    m.experts.dense_layers = (m.experts.dense_layers * m.layers + of_known - 1) / of_known;
+  }
   if (known) return m;
   m.hidden = row.whole("hidden", 0);
   m.heads = row.whole("heads", 0);
   m.kv_heads = row.whole("kv_heads", m.heads);
   m.head_width = std::max<int64_t>(1, m.hidden / m.heads);
   m.feed_forward = row.whole("ffn", 4 * m.hidden);
-  m.gated = m.feed_forward != 4 * m.hidden || m.kv_heads != m.heads ||
-            row.has("notes", "swiglu=true");
+  m.gated =
+      m.feed_forward != 4 * m.hidden || m.kv_heads != m.heads || row.has("notes", "swiglu=true");
   m.has_biases = !m.gated;
   m.tied = !m.gated;
   if (!m.gated) m.positions = row.whole("seq", 0);
@@ -171,7 +174,8 @@ int virtual_stages_in(const Row& row, int stages) {
   constexpr std::string_view kFlag = "num-layers-per-virtual-pipeline-stage=";
   const std::string& notes = row.text("notes");
   const size_t at = notes.find(kFlag);
-  if (at == notes.npos) return static_cast<int>(row.whole("vp", 0));
+  const bool lists_flags = row.has("notes", "flags:");
+  if (at == notes.npos) return static_cast<int>(row.whole("vp", lists_flags ? 1 : 0));
   const std::string_view rest = std::string_view(notes).substr(at + kFlag.size());
   const auto layers = parse_number<int64_t>(rest.substr(0, rest.find_first_not_of("0123456789")));
   const int64_t in_stage = row.whole("layers", 0) / stages;
@@ -260,6 +264,7 @@ std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) 
 
 MemoryRules memory_rules_of(const Row& row, Software software) {
   MemoryRules rules = memory_rules(software);
+  if (row.has("notes", "=flash")) rules.context = 0.03 * kGiB;
   rules.last_stage = row.has("mem_def", "last rank");
   if (row.has("mem_def", "activations")) {
     rules.measure = row.has("mem_def", "percent") ? MemoryMeasure::part_of_activations
@@ -269,6 +274,20 @@ MemoryRules memory_rules_of(const Row& row, Software software) {
   // A loss that is compiled with the output layer keeps no logits in 32 bits.
   if (software == Software::fsdp_compiled) rules.logit = year_of(row) > 2024 ? 3 : 10;
   return rules;
+}
+
+// Rows may contradict themselves.
+void require_possible(const Job& job, const Layout& layout, double seconds) {
+  const double rate = 1e-12 * count(job.global_batch) * model_operations(job.model, job.sequence) /
+                      (seconds * layout.ranks());
+  const double peak =
+      job.precision == Precision::eight ? job.processor.eight_TFLOPs : job.processor.half_TFLOPs;
+  if (rate > peak) {
+    throw Unpredictable{cat("its time would take ", std::lround(rate),
+                            " TFLOP/s of a processor that "
+                            "has ",
+                            std::lround(peak), ": the batch, the time or a size is wrong")};
+  }
 }
 
 MeasuredRun run_of(const Row& row) {
@@ -300,6 +319,7 @@ MeasuredRun run_of(const Row& row) {
     if (run.open.empty()) throw Unpredictable{"no micro-batch divides the batch"};
     run.layout = run.open.front();
     if (!row.has("use", "memory")) run.seconds = seconds_of(row, job, ranks);
+    if (run.seconds) require_possible(job, run.layout, *run.seconds);
   } catch (const Unpredictable& why) {
     run.reason = why.reason;
   } catch (const Error& error) {

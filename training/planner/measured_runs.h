@@ -21,9 +21,9 @@ struct MeasuredRun {
   std::vector<Layout> open;  // layouts that the row may mean; the first is `layout`
   MemoryRules memory_rules;
   std::optional<double> seconds;  // of a step
-  std::optional<double> memory;  // GiB, or percent
-  bool calibrates = false;  // "split" says so: others are to judge
-  std::string reason;       // why it cannot be predicted; empty: it can
+  std::optional<double> memory;   // GiB, or percent
+  bool calibrates = false;        // "split" says so: others are to judge
+  std::string reason;             // why it cannot be predicted; empty: it can
 };
 
 // Throws Error(invalid_argument) that names the line, or the columns that are missing.

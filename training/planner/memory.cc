@@ -105,8 +105,7 @@ class Counting {
                     layers * count(dense.norms);
     if (first) shared += words * count(m.hidden) / t + count(m.positions * m.hidden);
     if (last && (!first || !m.tied)) shared += words * count(m.hidden) / t;
-    const double expert =
-        sparse * count(mixed.expert) / layout_.expert / layout_.expert_tensor;
+    const double expert = sparse * count(mixed.expert) / layout_.expert / layout_.expert_tensor;
     MemoryUse use;
     add_states(shared, data_group(layout_).ranks, use);
     add_states(expert, expert_data_group(layout_).ranks, use);

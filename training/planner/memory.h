@@ -21,7 +21,7 @@ struct MemoryRules {
   double parameter = 2;  // bytes of a value, beside what is cut
   double gradient = 4;
   double states = 12;       // with the master copy
-  double logit = 6;        // of the output layer: in 16 bits, and in 32 for the loss
+  double logit = 6;         // of the output layer: in 16 bits, and in 32 for the loss
   bool last_stage = false;  // counted there, not where it is most
   MemoryMeasure measure = MemoryMeasure::all;
   // What a context and the allocator's gaps take beside the values.

@@ -89,8 +89,8 @@ std::vector<ScalingRun> read_scaling_runs(const std::string& text, const std::st
 }
 
 std::string to_json(const ScalingLaw& law) {
-  const Json json = {{"format", 1},    {"name", law.name}, {"alpha", law.alpha}, {"beta", law.beta},
-                     {"A", law.A},     {"B", law.B},       {"E", law.E}};
+  const Json json = {{"format", 1}, {"name", law.name}, {"alpha", law.alpha}, {"beta", law.beta},
+                     {"A", law.A},  {"B", law.B},       {"E", law.E}};
   return json.dump(2) + "\n";
 }
 
@@ -104,7 +104,8 @@ ScalingLaw parse_scaling_law(const std::string& text) {
                  .E = json.value("E", 0.0)};
   for (const double value : {law.alpha, law.beta, law.A, law.B}) {
     if (!std::isfinite(value) || value <= 0) {
-      throw Error(ErrorCode::invalid_argument, cat("a law's alpha, beta, A and B are above 0, not ", value));
+      throw Error(ErrorCode::invalid_argument,
+                  cat("a law's alpha, beta, A and B are above 0, not ", value));
     }
   }
   return law;

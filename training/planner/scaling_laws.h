@@ -31,8 +31,8 @@ struct Optimum {
 };
 Optimum optimum(const ScalingLaw& law, double operations);
 
-// Approach 3's published fit; then the exponents that approaches 1, 2 and 3 give (0.5, 0.49 and 0.46
-// of C in N), each with two values of alpha and the same A and B.
+// Approach 3's published fit; then the exponents that approaches 1, 2 and 3 give (0.5, 0.49 and
+// 0.46 of C in N), each with two values of alpha and the same A and B.
 std::span<const ScalingLaw> chinchilla();
 // N = 1.3e9 C^0.73, D = 2e10 C^0.27, C in PF-days (Kaplan et al., 2020, table 6 and appendix).
 Optimum kaplan(double operations);

@@ -90,16 +90,14 @@ class Search {
     }
     for (const int64_t size : choices(wishes_.micro_batch, std::move(sizes))) {
       layout.micro_batch = size;
-      const std::vector<int> chunks = layout.stages > 1
-                                          ? divisors(job_.model.layers / layout.stages, 16)
-                                          : std::vector<int>{1};
+      const std::vector<int> chunks =
+          layout.stages > 1 ? divisors(job_.model.layers / layout.stages, 16) : std::vector<int>{1};
       for (const int virtual_stages : choices(wishes_.virtual_stages, chunks)) {
         layout.virtual_stages = virtual_stages;
         for (const int zero : choices(wishes_.zero, {0, 1, 2, 3})) {
           layout.zero = zero;
-          for (const Recompute recompute :
-               choices(wishes_.recompute,
-                       {Recompute::none, Recompute::selective, Recompute::full})) {
+          for (const Recompute recompute : choices(
+                   wishes_.recompute, {Recompute::none, Recompute::selective, Recompute::full})) {
             layout.recompute = recompute;
             add(layout);
           }
@@ -124,9 +122,8 @@ class Search {
 
   void keep_best(size_t most) {
     const size_t kept = std::min(most, plans_.layouts.size());
-    std::ranges::partial_sort(plans_.layouts,
-                              plans_.layouts.begin() + static_cast<std::ptrdiff_t>(kept),
-                              is_better);
+    std::ranges::partial_sort(
+        plans_.layouts, plans_.layouts.begin() + static_cast<std::ptrdiff_t>(kept), is_better);
     plans_.layouts.resize(kept);
   }
 
@@ -165,8 +162,8 @@ std::string why_illegal(const Job& job, const Layout& l) {
   }
   if (m.experts.count == 0 && l.expert > 1) return "the model has no experts";
   const int64_t in_stage = int64_t{l.tensor} * l.data * l.context;
-  if (l.expert > 1 && (m.experts.count % l.expert != 0 ||
-                       in_stage % (int64_t{l.expert} * l.expert_tensor) != 0)) {
+  if (l.expert > 1 &&
+      (m.experts.count % l.expert != 0 || in_stage % (int64_t{l.expert} * l.expert_tensor) != 0)) {
     return cat(m.experts.count, " experts on tp x dp x cp = ", in_stage,
                " ranks cannot be cut by ep ", l.expert);
   }
@@ -183,8 +180,8 @@ std::string why_illegal(const Job& job, const Layout& l) {
 }
 
 double mfu(const Job& job, const Layout& layout, double seconds) {
-  const double peak = job.precision == Precision::eight ? job.processor.eight_TFLOPs
-                                                        : job.processor.half_TFLOPs;
+  const double peak =
+      job.precision == Precision::eight ? job.processor.eight_TFLOPs : job.processor.half_TFLOPs;
   return count(job.global_batch) * model_operations(job.model, job.sequence) /
          (seconds * layout.ranks() * peak * 1e12);
 }
@@ -210,7 +207,10 @@ std::string train_command(const Job& job, const Layout& l) {
     return "";
   }
   const bool mixture = m.experts.count > 0;
-  std::string text = cat("tutti train --model ", mixture ? "mixtral" : m.gated ? "llama" : "gpt2",
+  std::string text = cat("tutti train --model ",
+                         mixture   ? "mixtral"
+                         : m.gated ? "llama"
+                                   : "gpt2",
                          " --layers ", m.layers, " --width ", m.hidden, " --heads ", m.heads);
   if (m.gated && m.kv_heads != m.heads) text += cat(" --kv-heads ", m.kv_heads);
   if (m.gated && m.head_width * m.heads != m.hidden) text += cat(" --head-size ", m.head_width);

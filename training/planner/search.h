@@ -23,7 +23,7 @@ struct Wishes {
   std::optional<int> zero;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
-  double memory = 0;   // bytes of a processor that may be used; 0: nine tenths of it
+  double memory = 0;  // bytes of a processor that may be used; 0: nine tenths of it
   double least_mfu = 0;
 };
 
@@ -37,7 +37,8 @@ struct PlannedLayout {
 };
 
 struct Plans {
-  std::vector<PlannedLayout> layouts;  // those that fit, the quickest first; then the smallest others
+  std::vector<PlannedLayout>
+      layouts;  // those that fit, the quickest first; then the smallest others
   size_t considered = 0;
   size_t fitting = 0;
 };

@@ -142,7 +142,8 @@ class Pricing {
     const double ends = 2 * count(embedding_parameters(m, padded_vocabulary(job_, layout_)));
     const double cut = layout_.tensor * layout_.stages;
     mine_.dense = (all + ends) / cut;
-    mine_.expert = sparse * count(mixed.expert) / layout_.stages / layout_.expert / layout_.expert_tensor;
+    mine_.expert =
+        sparse * count(mixed.expert) / layout_.stages / layout_.expert / layout_.expert_tensor;
   }
 
   double collective(const Group& group, Collective what, double bytes) const {

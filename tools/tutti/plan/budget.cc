@@ -70,13 +70,14 @@ int plan_budget(const PlanOptions& o) {
     methods.push_back(to_json("Kaplan", planner::kaplan(operations)));
   }
   if (!o.laws.empty() && o.laws != "chinchilla" && o.laws != "kaplan") {
-    methods.push_back(to_json(
-        planner::parse_scaling_law(file_text(o.laws, FileKind::cost_model)), operations));
+    methods.push_back(
+        to_json(planner::parse_scaling_law(file_text(o.laws, FileKind::cost_model)), operations));
   }
-  std::printf("C = %g operations = %.4g PF-days; N parameters and D tokens with 6 N D = C\n"
-              "%-26s %6s %6s %7s %7s %8s %12s %12s %8s\n",
-              operations, operations / planner::kPetaFlopDay, "method", "alpha", "beta", "a", "b",
-              "G", "N, 1e9", "D, 1e9", "loss");
+  std::printf(
+      "C = %g operations = %.4g PF-days; N parameters and D tokens with 6 N D = C\n"
+      "%-26s %6s %6s %7s %7s %8s %12s %12s %8s\n",
+      operations, operations / planner::kPetaFlopDay, "method", "alpha", "beta", "a", "b", "G",
+      "N, 1e9", "D, 1e9", "loss");
   for (const Json& method : methods) print(method);
   if (o.json.empty()) return 0;
   Json document = {{"budget", operations},

@@ -58,9 +58,9 @@ std::string why(const PlannedLayout& planned) {
 }
 
 Json parts_of(const planner::StepTime& t) {
-  return {{"computing", t.computing}, {"tensor", t.tensor},       {"context", t.context},
-          {"dispatch", t.dispatch},   {"bubble", t.bubble},       {"transfers", t.transfers},
-          {"gathers", t.gathers},     {"sums", t.sums},           {"update", t.update}};
+  return {{"computing", t.computing}, {"tensor", t.tensor}, {"context", t.context},
+          {"dispatch", t.dispatch},   {"bubble", t.bubble}, {"transfers", t.transfers},
+          {"gathers", t.gathers},     {"sums", t.sums},     {"update", t.update}};
 }
 
 Json parts_of(const planner::MemoryUse& m) {
@@ -99,8 +99,9 @@ Json to_json(const planner::Job& job, const PlannedLayout& planned) {
 void print(const planner::Job& job, const PlannedLayout& planned) {
   std::printf("%10.3f s (%.3f to %.3f) %12.0f tokens/s %5.1f%% MFU %8.1f GiB  %s\n%12s%s\n",
               planned.time.total(), planned.seconds.low, planned.seconds.high,
-              tokens_a_second(job, planned), 100 * planned.mfu, planned.memory.total() / planner::kGiB,
-              to_text(planned.layout).c_str(), "", why(planned).c_str());
+              tokens_a_second(job, planned), 100 * planned.mfu,
+              planned.memory.total() / planner::kGiB, to_text(planned.layout).c_str(), "",
+              why(planned).c_str());
 }
 
 // What the best one is made of, and how far the next one of another kind is.
@@ -145,8 +146,8 @@ int plan_layouts(PlanOptions o) {
   require(o);
   const planner::Job job = job_of(o);
   if (!o.recompute.empty()) {
-    for (const auto kind : {planner::Recompute::none, planner::Recompute::selective,
-                            planner::Recompute::full}) {
+    for (const auto kind :
+         {planner::Recompute::none, planner::Recompute::selective, planner::Recompute::full}) {
       if (name(kind) == o.recompute) o.wishes.recompute = kind;
     }
   }
@@ -155,11 +156,12 @@ int plan_layouts(PlanOptions o) {
   constexpr size_t kKept = 200;
   const planner::Plans plans = search(job, o.wishes, efficiencies_of(o), kKept);
   const double parameters = static_cast<double>(planner::parameters(job.model));
-  std::printf("%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"
-              "%zu legal layouts, of which %zu fit\n",
-              job.model.name.c_str(), parameters / 1e9, o.cluster.c_str(), job.cluster.ranks(),
-              job.processor.name.c_str(), static_cast<long long>(job.global_batch),
-              static_cast<long long>(job.sequence), plans.considered, plans.fitting);
+  std::printf(
+      "%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"
+      "%zu legal layouts, of which %zu fit\n",
+      job.model.name.c_str(), parameters / 1e9, o.cluster.c_str(), job.cluster.ranks(),
+      job.processor.name.c_str(), static_cast<long long>(job.global_batch),
+      static_cast<long long>(job.sequence), plans.considered, plans.fitting);
   Json document = {{"model", job.model.name},
                    {"parameters", planner::parameters(job.model)},
                    {"cluster", o.cluster},
@@ -177,8 +179,8 @@ int plan_layouts(PlanOptions o) {
   if (plans.fitting == 0) {
     throw Error(ErrorCode::unsupported, "nothing fits",
                 {.cause = cat("the nearest, ", to_text(best.layout), ", needs ",
-                              human_bytes(static_cast<uint64_t>(best.memory.total())), " a processor",
-                              o.min_mfu > 0 ? ", or none reaches --min-mfu" : ""),
+                              human_bytes(static_cast<uint64_t>(best.memory.total())),
+                              " a processor", o.min_mfu > 0 ? ", or none reaches --min-mfu" : ""),
                  .remedy = "take more processors, a smaller batch or shorter sequences, or free an "
                            "axis that was fixed"});
   }

@@ -29,7 +29,8 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--model", o.model,
                      "a name (llama3-70b), a config.json of Hugging Face or a configuration of "
                      "`tutti train`");
-  command.add_option("--cluster", o.cluster, "a cluster of GPUs: a name, a line or a file; see below")
+  command
+      .add_option("--cluster", o.cluster, "a cluster of GPUs: a name, a line or a file; see below")
       .type_name("CLUSTER");
   command.add_option("--gpus", o.gpus, "so many of the cluster's").between(1, 1 << 20);
   command.add_option("--global-batch", o.global_batch, "sequences a step");
@@ -37,8 +38,7 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--precision", o.precision, "of products")
       .one_of({"f32", "bf16", "fp8"})
       .show_default();
-  command
-      .add_option("--software", o.software, "the program whose efficiencies are assumed")
+  command.add_option("--software", o.software, "the program whose efficiencies are assumed")
       .one_of({"megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"})
       .show_default();
   constexpr const char* kGroup = "What is fixed; all else is searched";
@@ -58,7 +58,8 @@ void add_layouts(Command& command, PlanOptions& o) {
       .type_name("BYTES");
   add("--min-mfu", o.min_mfu, "percent of the peak");
   command.add_option("--show", o.show, "layouts to print").between(1, 200).show_default();
-  command.add_flag("--why", o.why, "what the first one's time and memory are made of, and the next mesh");
+  command.add_flag("--why", o.why,
+                   "what the first one's time and memory are made of, and the next mesh");
 }
 
 // Of these one is given, or none: layouts are asked for.
@@ -84,7 +85,9 @@ void add_plan(CommandLine& line) {
       .type_name("CSV");
   command.add_option("--efficiencies", o->efficiencies, "a file that --fit wrote")
       .type_name("FILE");
-  command.add_option("--budget", o->budget, "operations to train with: the best model's size and tokens")
+  command
+      .add_option("--budget", o->budget,
+                  "operations to train with: the best model's size and tokens")
       .type_name("FLOPS");
   command.add_option("--laws", o->laws, "of --budget: chinchilla, kaplan or a file of --fit-laws");
   command

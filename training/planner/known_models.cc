@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/hugging_face/config_reader.h"
+#include "training/models/registry.h"
 #include "training/planner/model_shape.h"
 
 namespace tutti::training::planner {
@@ -141,30 +142,38 @@ ModelShape from_config(const ConfigReader& c) {
   return m;
 }
 
-// {"model": {"kind": "llama", "layers": 4, "width": 256, "heads": 4, ...}}
+// A run's configuration, as `tutti train --config` takes it: what it leaves out is as the model has
+// it.
 ModelShape from_ours(const ConfigReader& file) {
-  const ConfigReader c = file.object("model");
-  ModelShape m;
-  m.name = c.text("kind", std::string("gpt2"));
-  m.gated = m.name != "gpt2";
-  m.has_biases = !m.gated;
-  m.tied = c.truth("tied", !m.gated);
-  m.layers = c.whole("layers");
-  m.hidden = c.whole("width");
-  m.heads = c.whole("heads");
-  m.kv_heads = c.whole("kv_heads", m.heads);
-  if (m.layers < 1 || m.hidden < 1 || m.heads < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(file.path(), ": layers, width and heads must be at least 1"));
+  const Json model = completed_model(file.json().at("model"));
+  const auto has = [&](const char* field) { return model.contains(field); };
+  if (!has("layers") || !has("heads") || !has("width")) {
+    throw Error(ErrorCode::unsupported, cat(file.path(), " has no transformer"),
+                {.remedy = "plan for gpt2, llama or a mixture"});
   }
-  m.head_width = m.hidden / m.heads;
-  m.feed_forward = c.whole("ffn_hidden_size", 4 * m.hidden);
-  m.vocabulary = c.whole("vocabulary", 257);
-  if (!m.gated) m.positions = c.whole("context", 1024);
-  m.experts.count = c.whole("experts", 0);
+  ModelShape m;
+  m.name = model["kind"].get<std::string>();
+  m.layers = model["layers"];
+  m.hidden = model["width"];
+  m.heads = model["heads"];
+  const int64_t keys = model.value("kv_heads", int64_t{0});
+  m.kv_heads = keys > 0 ? keys : m.heads;
+  const int64_t head = model.value("head_size", int64_t{0});
+  m.head_width = head > 0 ? head : m.hidden / m.heads;
+  m.gated = model.value("mlp", std::string("swiglu")) == "swiglu";
+  m.has_biases = model.value("bias", false);
+  m.tied = model.value("tied", true);
+  m.vocabulary = model["vocabulary"];
+  const int64_t values = model.value("hidden", int64_t{0});
+  m.feed_forward = values > 0 ? values : 4 * m.hidden;
+  if (model.value("positions", std::string("rope")) == "learned") {
+    m.positions = std::max<int64_t>(model.value("max_context", int64_t{0}), model["context"]);
+  }
+  m.experts.count = model.value("experts", int64_t{0});
   if (m.experts.count > 0) {
-    m.experts.chosen = c.whole("experts_per_token", 2);
+    m.experts.chosen = model.value("topk", int64_t{1});
     m.experts.hidden = m.feed_forward;
+    m.experts.shared = model.value("shared_hidden", int64_t{0});
   }
   return m;
 }

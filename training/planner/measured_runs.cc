@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/parse_number.h"
 #include "base/text.h"
+#include "training/planner/search.h"
 
 namespace tutti::training::planner {
 
@@ -248,6 +249,24 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   return layouts;
 }
 
+// Of a row that leaves axes open: the best with those that it says.
+std::vector<Layout> best_layouts(const Row& row, const Job& job) {
+  Wishes wishes;
+  const auto wish = [&](const char* axis, std::optional<int>& value) {
+    if (const int64_t ranks = row.whole(axis, 0); ranks > 0) value = static_cast<int>(ranks);
+  };
+  wish("tp", wishes.tensor);
+  wish("pp", wishes.stages);
+  wish("dp", wishes.data);
+  wish("cp", wishes.context);
+  wish("ep", wishes.expert);
+  wish("zero", wishes.zero);
+  if (const int64_t size = row.whole("mbs", 0); size > 0) wishes.micro_batch = size;
+  if (!wishes.context) wishes.context = 1;
+  if (!row.text("recompute").empty()) wishes.recompute = recompute_of(row);
+  return {search(job, wishes, Efficiencies(), 1).layouts.front().layout};
+}
+
 // In seconds; of tokens or operations a second where no time is said.
 std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) {
   if (const auto seconds = row.number("step_s")) return seconds;
@@ -309,13 +328,12 @@ MeasuredRun run_of(const Row& row) {
          {std::pair("seq", job.sequence), {"gbs", job.global_batch}, {"gpus", ranks}}) {
       if (value == 0) throw Unpredictable{cat("the row has no ", column)};
     }
-    for (const char* axis : {"tp", "pp"}) {
-      if (row.whole(axis, 0) == 0) throw Unpredictable{cat("the row has no ", axis)};
-    }
     job.precision = precision_of(row);
     job.cluster = cluster_of(row, job.processor, ranks);
     run.memory_rules = memory_rules_of(row, job.software);
-    run.open = layouts_of(said_of(row, job.software, ranks, job.global_batch), job);
+    const bool says_mesh = row.whole("tp", 0) > 0 && row.whole("pp", 0) > 0;
+    run.open = says_mesh ? layouts_of(said_of(row, job.software, ranks, job.global_batch), job)
+                         : best_layouts(row, job);
     if (run.open.empty()) throw Unpredictable{"no micro-batch divides the batch"};
     run.layout = run.open.front();
     if (!row.has("use", "memory")) run.seconds = seconds_of(row, job, ranks);

@@ -1,5 +1,5 @@
-// Tables of runs: what rows mean, what is wrong with them, and how near predictions are to runs that
-// others have published, where these are there.
+// Tables of runs: what rows mean, what is wrong with them, and how near predictions are to runs
+// that others have published, where these are there.
 #include "training/planner/measured_runs.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,8 @@ MeasuredRun run_of(const std::string& row) {
 
 TEST(MeasuredRuns, AreReadByTheirColumns) {
   const MeasuredRun run = run_of(
-      "7,calibrate,time,H100-SXM-80GB,64,8,450,50,llama3-70b,80,8192,28672,64,8,128256,8192,4,8,5,2,"
+      "7,calibrate,time,H100-SXM-80GB,64,8,450,50,llama3-70b,80,8192,28672,64,8,128256,8192,4,8,5,"
+      "2,"
       "1,1,256,FP8,none,,1633,\"a, b\"");
   ASSERT_EQ(run.reason, "");
   EXPECT_EQ(run.id, "7");
@@ -73,9 +74,10 @@ TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
   EXPECT_THAT(reason("1,held,time,A100,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,64,"
                      "64,bf16,full,10,,"),
               HasSubstr("a batch of 64"));
-  EXPECT_THAT(reason("1,held,time,A100,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,1,64,"
-                     "bf16,full,0.001,,"),
-              HasSubstr("TFLOP/s of a processor that has 312"));
+  EXPECT_THAT(
+      reason("1,held,time,A100,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,1,64,"
+             "bf16,full,0.001,,"),
+      HasSubstr("TFLOP/s of a processor that has 312"));
 }
 
 TEST(MeasuredRuns, RefuseTablesThatAreNone) {
@@ -134,16 +136,18 @@ TEST(MeasuredRuns, OfOthersArePredicted) {
       if (p.seconds.low <= *run.seconds && *run.seconds <= p.seconds.high) ++inside;
     }
     if (run.memory) {
-      const double scale = run.memory_rules.measure == MemoryMeasure::part_of_activations ? 1 : kGiB;
+      const double scale =
+          run.memory_rules.measure == MemoryMeasure::part_of_activations ? 1 : kGiB;
       memories.push_back(std::abs(p.measured_memory / scale / *run.memory - 1));
     }
   }
   ASSERT_GT(times.size(), 200u);
   const double coverage = static_cast<double>(inside) / static_cast<double>(times.size());
-  std::printf("time: %zu runs, median error %.1f%%, 90th percentile %.1f%%, %.0f%% in the interval\n"
-              "memory: %zu runs, median error %.1f%%\n",
-              times.size(), 100 * part_of(times, 0.5), 100 * part_of(times, 0.9), 100 * coverage,
-              memories.size(), 100 * part_of(memories, 0.5));
+  std::printf(
+      "time: %zu runs, median error %.1f%%, 90th percentile %.1f%%, %.0f%% in the interval\n"
+      "memory: %zu runs, median error %.1f%%\n",
+      times.size(), 100 * part_of(times, 0.5), 100 * part_of(times, 0.9), 100 * coverage,
+      memories.size(), 100 * part_of(memories, 0.5));
   EXPECT_LE(part_of(times, 0.5), 0.08);
   EXPECT_LE(part_of(times, 0.9), 0.2);
   EXPECT_GE(coverage, 0.85);

@@ -48,10 +48,8 @@ TEST(Memory, OfActivationsFollowsTheFormulas) {
   const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
   const Job job = gpt_job(48, 6144, 64);
   const auto kept = [&](bool sp, Recompute recompute) {
-    const Layout layout{.tensor = 8,
-                        .sequence_parallel = sp,
-                        .micro_batch = 4,
-                        .recompute = recompute};
+    const Layout layout{
+        .tensor = 8, .sequence_parallel = sp, .micro_batch = 4, .recompute = recompute};
     return activations_of_layer(job, layout, false) / (s * b * h);
   };
   EXPECT_NEAR(kept(false, Recompute::none), 10 + 24 / t + 5 * a * s / (h * t), 1e-9);

@@ -30,7 +30,8 @@ TEST(ModelShape, HasTheParametersThatItsAuthorsCount) {
   EXPECT_NEAR(static_cast<double>(count("megatron-1008b")), 1008e9, 1e9);
   EXPECT_NEAR(static_cast<double>(count("deepseek-v3")), 671e9, 1e9);
   EXPECT_NEAR(static_cast<double>(count("qwen3-235b-a22b")), 235e9, 1e9);
-  EXPECT_NEAR(static_cast<double>(active_parameters(load_model_shape("qwen3-30b-a3b"))), 3e9, 0.3e9);
+  EXPECT_NEAR(static_cast<double>(active_parameters(load_model_shape("qwen3-30b-a3b"))), 3e9,
+              0.3e9);
 }
 
 // 72 s L h^2 (1 + s / 6h + V / 12 L h) for a sequence.
@@ -52,22 +53,35 @@ class ModelFile : public ::testing::Test {
 
 // What is planned is what is trained: the same numbers from the model itself.
 TEST_F(ModelFile, OfOursHasTheParametersOfTheModelThatIsMade) {
-  for (const Json& model :
-       {Json({{"kind", "gpt2"}, {"layers", 3}, {"width", 48}, {"heads", 4}, {"context", 32},
-              {"vocabulary", 101}}),
-        Json({{"kind", "llama"}, {"layers", 2}, {"width", 32}, {"heads", 4}, {"kv_heads", 2},
-              {"context", 16}, {"vocabulary", 77}}),
-        Json({{"kind", "mixtral"}, {"layers", 2}, {"width", 32}, {"heads", 4}, {"experts", 4},
-              {"context", 16}, {"vocabulary", 77}})}) {
+  for (const Json& model : {Json({{"kind", "gpt2"},
+                                  {"layers", 3},
+                                  {"width", 48},
+                                  {"heads", 4},
+                                  {"context", 32},
+                                  {"vocabulary", 101}}),
+                            Json({{"kind", "llama"},
+                                  {"layers", 2},
+                                  {"width", 32},
+                                  {"heads", 4},
+                                  {"kv_heads", 2},
+                                  {"context", 16},
+                                  {"vocabulary", 77}}),
+                            Json({{"kind", "mixtral"},
+                                  {"layers", 2},
+                                  {"width", 32},
+                                  {"heads", 4},
+                                  {"experts", 4},
+                                  {"context", 16},
+                                  {"vocabulary", 77}})}) {
     const auto made = make_model(model, {});
     const Json complete = made->configuration();
     const ModelShape shape = load_model_shape(write({{"model", complete}}));
     int64_t all = 0;
     for (const ParameterSpec& parameter : made->parameters().specs()) all += parameter.count();
     EXPECT_EQ(parameters(shape), all) << complete.dump();
-    EXPECT_NEAR(model_operations(shape, complete["context"].get<int64_t>()) /
-                    made->flops_per_sample(),
-                1, 0.02)
+    EXPECT_NEAR(
+        model_operations(shape, complete["context"].get<int64_t>()) / made->flops_per_sample(), 1,
+        0.02)
         << complete.dump();
   }
 }

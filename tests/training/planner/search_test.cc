@@ -65,11 +65,10 @@ PlannedLayout exhaustive(const Job& job, double memory) {
 }
 
 TEST(Search, FindsTheBestOfAll) {
-  for (const Job& job :
-       {job_on("8xH100, NVLink 450", "llama3-8b", 32, 4096),
-        job_on("4xA100 x 3, NVLink 300, IB 4x25", "gpt2-xl", 24, 1024),
-        job_on("8xH100, NVLink 450", "mixtral-8x7b", 16, 2048),
-        job_on("1xA100, NVLink 300", "gpt2", 8, 512)}) {
+  for (const Job& job : {job_on("8xH100, NVLink 450", "llama3-8b", 32, 4096),
+                         job_on("4xA100 x 3, NVLink 300, IB 4x25", "gpt2-xl", 24, 1024),
+                         job_on("8xH100, NVLink 450", "mixtral-8x7b", 16, 2048),
+                         job_on("1xA100, NVLink 300", "gpt2", 8, 512)}) {
     const double memory = 72 * kGiB;
     const PlannedLayout best = exhaustive(job, memory);
     Wishes wishes;
@@ -124,11 +123,16 @@ TEST(Search, PicksThePapersShapeForWeakScaling) {
     int hosts;
     int64_t batch;
   };
-  for (const Row& row :
-       {Row{"megatron-1.7b", 4, 512}, {"megatron-3.6b", 8, 512}, {"megatron-7.5b", 16, 512},
-        {"megatron-18.4b", 32, 1024}, {"megatron-39.1b", 64, 1536}, {"megatron-76.1b", 128, 1792},
-        {"megatron-145.6b", 192, 2304}, {"megatron-310.1b", 240, 2160},
-        {"megatron-529.6b", 315, 2520}, {"megatron-1008b", 384, 3072}}) {
+  for (const Row& row : {Row{"megatron-1.7b", 4, 512},
+                         {"megatron-3.6b", 8, 512},
+                         {"megatron-7.5b", 16, 512},
+                         {"megatron-18.4b", 32, 1024},
+                         {"megatron-39.1b", 64, 1536},
+                         {"megatron-76.1b", 128, 1792},
+                         {"megatron-145.6b", 192, 2304},
+                         {"megatron-310.1b", 240, 2160},
+                         {"megatron-529.6b", 315, 2520},
+                         {"megatron-1008b", 384, 3072}}) {
     Job job = job_on("8xA100 x " + std::to_string(row.hosts) + ", NVLink 300, IB 8x25", row.model,
                      row.batch, 2048);
     job.software = Software::megatron_2021;

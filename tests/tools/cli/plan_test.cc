@@ -1,0 +1,145 @@
+// `tutti plan`: its tables, its JSON, its exit codes, and what it says of mistakes.
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Plan : public Cli {
+ protected:
+  static Words layouts(const std::string& model, const std::string& cluster) {
+    return {"plan",           "--model", model,   "--cluster", cluster,
+            "--global-batch", "64",      "--seq", "4096"};
+  }
+  Result run_with(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+};
+
+TEST_F(Plan, RanksLayouts) {
+  const std::string json = path("plan.json");
+  const Result result =
+      run_with(layouts("llama3-8b", "dgx-h100:4"), {"--json", json, "--show", "3", "--why"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("8.03 B parameters"), HasSubstr("32 H100-SXM-80GB"),
+                                HasSubstr("% MFU"), HasSubstr("The first one's step: computing"),
+                                HasSubstr("tutti train --model llama --layers 32")));
+  const Json document = Json::parse(read(json));
+  const Json& all = document["layouts"];
+  ASSERT_GT(all.size(), 3u);
+  double before = 0;
+  for (const Json& layout : all) {
+    if (!layout["fits"].get<bool>()) break;
+    const double seconds = layout["step_s"].get<double>();
+    EXPECT_GE(seconds, before);
+    EXPECT_LT(layout["step_s_low"].get<double>(), seconds);
+    EXPECT_GT(layout["step_s_high"].get<double>(), seconds);
+    EXPECT_LE(layout["memory_bytes"].get<double>(), 0.9 * 80 * (1 << 30));
+    EXPECT_NE(layout["why"].get<std::string>(), "");
+    EXPECT_THAT(layout["command"].get<std::string>(), HasSubstr("tutti train"));
+    before = seconds;
+  }
+}
+
+TEST_F(Plan, KeepsWhatIsFixed) {
+  const std::string json = path("plan.json");
+  const Result result = run_with(layouts("llama3-70b", "8xH100 x 16, NVLink 450, IB 8x50"),
+                                 {"--tp", "4", "--pp", "4", "--zero", "1", "--json", json});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json document = Json::parse(read(json));
+  for (const Json& layout : document["layouts"]) {
+    EXPECT_EQ(layout["tp"], 4);
+    EXPECT_EQ(layout["pp"], 4);
+    EXPECT_EQ(layout["zero"], 1);
+  }
+}
+
+TEST_F(Plan, NamesTheNearestWhereNothingFits) {
+  const std::string json = path("plan.json");
+  const Result result = run_with(layouts("llama3-405b", "dgx-h100"), {"--json", json});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("nothing fits"), HasSubstr("the nearest, dp")));
+  const Json document = Json::parse(read(json));
+  EXPECT_EQ(document["fitting"], 0);
+  EXPECT_FALSE(document["layouts"][0]["fits"].get<bool>());
+}
+
+// Models that we have not are planned, but not trained.
+TEST_F(Plan, HasNoCommandForWhatWeDoNotTrain) {
+  const std::string json = path("plan.json");
+  ASSERT_EQ(run_with(layouts("deepseek-v3", "dgx-h200:32"), {"--json", json}).code, 0);
+  const Json document = Json::parse(read(json));
+  EXPECT_TRUE(document["layouts"][0]["command"].is_null());
+}
+
+TEST_F(Plan, PredictsAndFitsTables) {
+  const std::string table = path("runs.csv");
+  std::ofstream(table)
+      << "id,split,gpu,gpus,model,layers,hidden,heads,vocab,seq,tp,pp,mbs,gbs,precision,step_s\n"
+         "a,calibrate,A100-SXM-80GB,8,gpt,24,2048,16,51200,2048,1,1,4,64,bf16,2\n"
+         "b,held,A100-SXM-80GB,8,gpt,24,2048,16,51200,2048,2,1,4,64,bf16,2\n"
+         "c,held,A100-SXM-80GB,8,gpt,,2048,16,51200,2048,2,1,4,64,bf16,2\n";
+  const std::string json = path("predicted.json");
+  const Result predicted = run({"plan", "--predict", table, "--json", json});
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_THAT(predicted.out, HasSubstr("2 of 3 runs predicted"));
+  const Json document = Json::parse(read(json));
+  const Json& rows = document["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["id"], "a");
+  EXPECT_GT(rows[0]["step_s"].get<double>(), 0);
+  EXPECT_GT(rows[0]["memory_bytes"].get<double>(), 0);
+  EXPECT_THAT(rows[2]["reason"].get<std::string>(), HasSubstr("how many layers"));
+  const std::string ours = path("ours.json");
+  const Result fitted = run({"plan", "--fit", table, "--json", ours});
+  ASSERT_EQ(fitted.code, 0) << fitted.err;
+  EXPECT_THAT(fitted.out, HasSubstr("fitted to 1 runs"));
+  EXPECT_EQ(run({"plan", "--predict", table, "--efficiencies", ours}).code, 0);
+}
+
+TEST_F(Plan, GivesTheBestModelForABudget) {
+  const std::string json = path("budget.json");
+  const Result result = run({"plan", "--budget", "4.3e23", "--json", json});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("28.2"), HasSubstr("2540.6"), HasSubstr("Kaplan")));
+  const Json document = Json::parse(read(json));
+  EXPECT_NEAR(document["methods"][0]["parameters"].get<double>(), 28.2e9, 0.1e9);
+  const std::string table = path("laws.csv");
+  std::ofstream out(table);
+  out << "N,D,L\n";
+  for (const double n : {1e8, 1e9, 1e10}) {
+    for (const double d : {1e9, 1e10, 1e11}) {
+      out << n << ',' << d << ',' << 1.7 + 400 / std::pow(n, 0.34) + 400 / std::pow(d, 0.28)
+          << '\n';
+    }
+  }
+  out.close();
+  const std::string law = path("law.json");
+  const Result fitted = run({"plan", "--fit-laws", table, "--json", law});
+  ASSERT_EQ(fitted.code, 0) << fitted.err;
+  EXPECT_THAT(run({"plan", "--budget", "1e21", "--laws", law}).out, HasSubstr("fitted"));
+}
+
+TEST_F(Plan, TellsWhatIsMissingOrWrong) {
+  EXPECT_THAT(run({"plan"}).err, HasSubstr("--model is required"));
+  EXPECT_THAT(run({"plan", "--model", "gpt2", "--cluster", "dgx-h100"}).err,
+              HasSubstr("--global-batch is required"));
+  EXPECT_THAT(run(layouts("lama3-8b", "dgx-h100")).err, HasSubstr("did you mean llama3-8b?"));
+  EXPECT_THAT(run(layouts("gpt2", "8xZ9, PCIe 32")).err, HasSubstr("'Z9' computes is not known"));
+  EXPECT_THAT(run_with(layouts("gpt2", "dgx-h100"), {"--tp", "5"}).err,
+              HasSubstr("no layout of 8 processors is legal"));
+  EXPECT_THAT(run({"plan", "--budget", "much"}).err, HasSubstr("no number of operations"));
+  EXPECT_THAT(run({"plan", "--budget", "1e21", "--predict", "x.csv"}).err,
+              HasSubstr("give one of"));
+  EXPECT_THAT(run({"plan", "--fit", "x.csv"}).err, HasSubstr("--fit without --json"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,6 +1,4 @@
 // tutti data: what token files hold, and how often a mixture of them is gone through.
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
 #include "training/data/sampler.h"
 #include "training/data/token_file.h"
 
@@ -29,22 +28,6 @@ struct Set {
   uint64_t tokens = 0;
   std::optional<training::TokenSummary> file;
 };
-
-// "410B", "2.5M", "1000": tokens, in powers of ten.
-std::optional<uint64_t> parse_tokens(std::string_view text) {
-  double number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
-  constexpr std::string_view kSuffixes = "KMBT";
-  if (problem != std::errc() || suffix.size() > 1) return std::nullopt;
-  if (suffix.size() == 1) {
-    const size_t power = kSuffixes.find(suffix.front());
-    if (power == kSuffixes.npos) return std::nullopt;
-    number *= std::pow(1000.0, static_cast<double>(power + 1));
-  }
-  if (!(number >= 1 && number <= 1e18)) return std::nullopt;
-  return static_cast<uint64_t>(std::llround(number));
-}
 
 Set read_set(const std::string& name) {
   std::error_code error;

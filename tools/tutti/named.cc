@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -92,6 +94,21 @@ ReduceOp op_named(const std::string& name) {
 DType dtype_named(const std::string& name) {
   if (const std::optional<DType> dtype = parse_dtype(lower(name))) return *dtype;
   refuse_name("dtype", name, names_of(kAllDTypes));
+}
+
+std::optional<uint64_t> parse_tokens(std::string_view text) {
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
+  constexpr std::string_view kSuffixes = "KMBT";
+  if (problem != std::errc() || suffix.size() > 1) return std::nullopt;
+  if (suffix.size() == 1) {
+    const size_t power = kSuffixes.find(suffix.front());
+    if (power == kSuffixes.npos) return std::nullopt;
+    number *= std::pow(1000.0, static_cast<double>(power + 1));
+  }
+  if (!(number >= 1 && number <= 1e18)) return std::nullopt;
+  return static_cast<uint64_t>(std::llround(number));
 }
 
 }  // namespace tutti::tool

@@ -3,7 +3,10 @@
 // is near.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,5 +33,7 @@ std::vector<std::string> transport_names();  // as --transport takes them
 ReduceOp op_named(const std::string& name);
 // f32, float, FP32 ...
 DType dtype_named(const std::string& name);
+// "410B", "2.5M", "1000": tokens, in powers of ten. Nothing for anything else.
+std::optional<uint64_t> parse_tokens(std::string_view text);
 
 }  // namespace tutti::tool

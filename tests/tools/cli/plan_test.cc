@@ -127,6 +127,33 @@ TEST_F(Plan, GivesTheBestModelForABudget) {
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--laws", law}).out, HasSubstr("fitted"));
 }
 
+TEST_F(Plan, AnswersQuestions) {
+  const std::string json = path("answer.json");
+  const Words small = layouts("llama3-8b", "dgx-h100");
+  const Result days = run_with(small, {"--tokens", "1B"});
+  EXPECT_THAT(days.out, HasSubstr("1B tokens take"));
+  ASSERT_EQ(run_with(small, {"--tokens", "100B", "--days", "10", "--json", json}).code, 0);
+  const Json fewest = Json::parse(read(json));
+  EXPECT_LE(fewest["days"].get<double>(), 10);
+  EXPECT_GE(fewest["hosts"].get<int>(), 1);
+  const Result never = run_with(small, {"--tokens", "1000T", "--days", "1"});
+  EXPECT_NE(never.code, 0);
+  EXPECT_THAT(never.err, HasSubstr("take a larger --global-batch"));
+  ASSERT_EQ(run_with(small, {"--largest", "sequence", "--json", json}).code, 0);
+  const Json longest = Json::parse(read(json));
+  EXPECT_GE(longest["seq"].get<int64_t>(), 8192);
+  // Twice as long does not fit.
+  Words twice = {"plan",      "--model",  "llama3-8b",
+                 "--cluster", "dgx-h100", "--global-batch",
+                 "64",        "--seq",    std::to_string(2 * longest["seq"].get<int64_t>())};
+  EXPECT_THAT(run(twice).err, HasSubstr("nothing fits"));
+  ASSERT_EQ(run_with(small, {"--largest", "micro-batch", "--dp", "8", "--recompute", "full",
+                             "--json", json})
+                .code,
+            0);
+  EXPECT_GE(Json::parse(read(json))["micro_batch"].get<int>(), 1);
+}
+
 TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run({"plan"}).err, HasSubstr("--model is required"));
   EXPECT_THAT(run({"plan", "--model", "gpt2", "--cluster", "dgx-h100"}).err,

@@ -24,6 +24,9 @@ struct PlanOptions {
   std::string recompute;
   std::string max_memory;
   double min_mfu = 0;
+  std::string tokens;          // to train on: how long that takes
+  std::optional<double> days;  // within which it shall be done: with how few GPUs
+  std::string largest;         // "batch" or "sequence" that fits
   int show = 10;
   bool why = false;
   // Of runs.
@@ -40,7 +43,15 @@ struct PlanOptions {
 
 training::planner::Efficiencies efficiencies_of(const PlanOptions& options);
 
-int plan_layouts(PlanOptions options);
+// Throws UsageError for what is missing.
+training::planner::Job job_of(const PlanOptions& options);
+// With --recompute, --max-memory and --min-mfu.
+training::planner::Wishes wishes_of(const PlanOptions& options);
+// For --tokens, of a layout.
+double days_of(const PlanOptions& options, const training::planner::Job& job, double step_s);
+int plan_layouts(const PlanOptions& options);
+// --days and --largest.
+int answer_question(const PlanOptions& options);
 int predict_runs(const PlanOptions& options);
 int fit_runs(const PlanOptions& options);
 int plan_budget(const PlanOptions& options);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "collectives/cluster/cluster.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/named.h"
 #include "tools/tutti/plan/faces.h"
 #include "training/planner/search.h"
 
@@ -25,27 +27,11 @@ planner::Precision precision_named(const std::string& name) {
   return name == "fp8" ? planner::Precision::eight : planner::Precision::half;
 }
 
-planner::Job job_of(const PlanOptions& o) {
-  planner::Job job;
-  job.model = planner::load_model_shape(o.model);
-  job.cluster = load_cluster(o.cluster, o.gpus);
-  const auto processor = planner::processor_named(job.cluster.gpu);
-  if (!processor) {
-    std::string names;
-    for (const std::string& name : planner::processor_names()) {
-      names += cat(names.empty() ? "" : ", ", name);
-    }
-    throw Error(ErrorCode::invalid_argument,
-                cat("what a GPU '", job.cluster.gpu, "' computes is not known"),
-                {.where = "--cluster", .remedy = cat("name one of ", names)});
-  }
-  job.processor = *processor;
-  job.sequence = *o.sequence;
-  job.global_batch = *o.global_batch;
-  job.precision = precision_named(o.precision);
-  job.software = planner::software_named(o.software);
-  job.has_flash_attention = !planner::is_of_2021(job.software);
-  return job;
+void require(const PlanOptions& o) {
+  if (o.model.empty()) throw UsageError("--model is required");
+  if (o.cluster.empty()) throw UsageError("--cluster is required");
+  if (!o.global_batch) throw UsageError("--global-batch is required");
+  if (!o.sequence) throw UsageError("--seq is required");
 }
 
 double tokens_a_second(const planner::Job& job, const PlannedLayout& planned) {
@@ -133,28 +119,59 @@ void print_why(const planner::Plans& plans) {
               100 * (other->time.total() / best.time.total() - 1), why(*other).c_str());
 }
 
-void require(const PlanOptions& o) {
-  if (o.model.empty()) throw UsageError("--model is required");
-  if (o.cluster.empty()) throw UsageError("--cluster is required");
-  if (!o.global_batch) throw UsageError("--global-batch is required");
-  if (!o.sequence) throw UsageError("--seq is required");
-}
-
 }  // namespace
 
-int plan_layouts(PlanOptions o) {
+planner::Job job_of(const PlanOptions& o) {
   require(o);
-  const planner::Job job = job_of(o);
-  if (!o.recompute.empty()) {
-    for (const auto kind :
-         {planner::Recompute::none, planner::Recompute::selective, planner::Recompute::full}) {
-      if (name(kind) == o.recompute) o.wishes.recompute = kind;
+  planner::Job job;
+  job.model = planner::load_model_shape(o.model);
+  job.cluster = load_cluster(o.cluster, o.gpus);
+  const auto processor = planner::processor_named(job.cluster.gpu);
+  if (!processor) {
+    std::string names;
+    for (const std::string& name : planner::processor_names()) {
+      names += cat(names.empty() ? "" : ", ", name);
     }
+    throw Error(ErrorCode::invalid_argument,
+                cat("what a GPU '", job.cluster.gpu, "' computes is not known"),
+                {.where = "--cluster", .remedy = cat("name one of ", names)});
   }
-  if (!o.max_memory.empty()) o.wishes.memory = static_cast<double>(parse_bytes(o.max_memory));
-  o.wishes.least_mfu = o.min_mfu / 100;
+  job.processor = *processor;
+  job.sequence = *o.sequence;
+  job.global_batch = *o.global_batch;
+  job.precision = precision_named(o.precision);
+  job.software = planner::software_named(o.software);
+  job.has_flash_attention = !planner::is_of_2021(job.software);
+  return job;
+}
+
+planner::Wishes wishes_of(const PlanOptions& o) {
+  planner::Wishes wishes = o.wishes;
+  for (const auto kind :
+       {planner::Recompute::none, planner::Recompute::selective, planner::Recompute::full}) {
+    if (name(kind) == o.recompute) wishes.recompute = kind;
+  }
+  if (!o.max_memory.empty()) wishes.memory = static_cast<double>(parse_bytes(o.max_memory));
+  wishes.least_mfu = o.min_mfu / 100;
+  return wishes;
+}
+
+double days_of(const PlanOptions& o, const planner::Job& job, double step_s) {
+  const auto tokens = parse_tokens(o.tokens);
+  if (!tokens) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--tokens '", o.tokens, "' is no number of tokens"),
+                {.remedy = "write it as 300B or 1.4T"});
+  }
+  constexpr double kDay = 24 * 3600;
+  const double a_step = static_cast<double>(job.global_batch * job.sequence);
+  return static_cast<double>(*tokens) / a_step * step_s / kDay;
+}
+
+int plan_layouts(const PlanOptions& o) {
+  const planner::Job job = job_of(o);
   constexpr size_t kKept = 200;
-  const planner::Plans plans = search(job, o.wishes, efficiencies_of(o), kKept);
+  const planner::Plans plans = search(job, wishes_of(o), efficiencies_of(o), kKept);
   const double parameters = static_cast<double>(planner::parameters(job.model));
   std::printf(
       "%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"
@@ -172,7 +189,9 @@ int plan_layouts(PlanOptions o) {
                    {"fitting", plans.fitting},
                    {"layouts", Json::array()}};
   for (const PlannedLayout& planned : plans.layouts) {
-    document["layouts"].push_back(to_json(job, planned));
+    Json layout = to_json(job, planned);
+    if (!o.tokens.empty()) layout["days"] = days_of(o, job, planned.time.total());
+    document["layouts"].push_back(std::move(layout));
   }
   if (!o.json.empty()) write_file(o.json, document.dump(2) + "\n");
   const PlannedLayout& best = plans.layouts.front();
@@ -186,6 +205,10 @@ int plan_layouts(PlanOptions o) {
   }
   for (size_t i = 0; i < std::min(plans.fitting, static_cast<size_t>(o.show)); ++i) {
     if (i < plans.layouts.size()) print(job, plans.layouts[i]);
+  }
+  if (!o.tokens.empty()) {
+    std::printf("%s tokens take %.1f days with the first one.\n", o.tokens.c_str(),
+                days_of(o, job, best.time.total()));
   }
   if (o.why) print_why(plans);
   const std::string command = train_command(job, best.layout);

@@ -57,6 +57,20 @@ void add_layouts(Command& command, PlanOptions& o) {
   add("--max-memory", o.max_memory, "of a GPU (default: nine tenths of what it has)")
       .type_name("BYTES");
   add("--min-mfu", o.min_mfu, "percent of the peak");
+  constexpr const char* kQuestions = "Questions";
+  command.add_option("--tokens", o.tokens, "to train on (2T): also say how many days that takes")
+      .type_name("TOKENS")
+      .group(kQuestions);
+  command
+      .add_option("--days", o.days,
+                  "with --tokens: on how few hosts of the cluster it is done in so many days")
+      .group(kQuestions);
+  command
+      .add_option(
+          "--largest", o.largest,
+          "the largest micro-batch, or the longest sequence (doubled from --seq), that fits")
+      .one_of({"micro-batch", "sequence"})
+      .group(kQuestions);
   command.add_option("--show", o.show, "layouts to print").between(1, 200).show_default();
   command.add_flag("--why", o.why,
                    "what the first one's time and memory are made of, and the next mesh");
@@ -105,6 +119,8 @@ void add_plan(CommandLine& line) {
     }
     if (!o->budget.empty()) return plan_budget(*o);
     if (!o->fit_laws.empty()) return fit_laws(*o);
+    if (o->days && o->tokens.empty()) throw UsageError("--days without --tokens");
+    if (o->days || !o->largest.empty()) return answer_question(*o);
     return plan_layouts(*o);
   });
 }

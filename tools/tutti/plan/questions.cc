@@ -1,0 +1,129 @@
+// tutti plan --days and --largest: questions whose answer is not a layout.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/plan/faces.h"
+#include "training/planner/search.h"
+
+namespace tutti::tool {
+
+namespace {
+
+namespace planner = training::planner;
+
+// The best layout that fits; nothing where there is none.
+std::optional<planner::PlannedLayout> best_of(const PlanOptions& o, const planner::Job& job) {
+  try {
+    const planner::Plans plans = search(job, wishes_of(o), efficiencies_of(o), 1);
+    if (plans.fitting > 0) return plans.layouts.front();
+  } catch (const Error& error) {  // no layout is legal
+    if (error.code() != ErrorCode::invalid_argument) throw;
+  }
+  return std::nullopt;
+}
+
+Json answer(const planner::Job& job, const planner::PlannedLayout& best) {
+  return {{"gpus", job.cluster.ranks()},
+          {"seq", job.sequence},
+          {"global_batch", job.global_batch},
+          {"layout", to_text(best.layout)},
+          {"micro_batch", best.layout.micro_batch},
+          {"step_s", best.time.total()},
+          {"memory_bytes", best.memory.total()}};
+}
+
+void write(const PlanOptions& o, const Json& json) {
+  if (!o.json.empty()) write_file(o.json, json.dump(2) + "\n");
+}
+
+// The best layout on so many hosts, if it is done in time.
+std::optional<planner::PlannedLayout> done_in_time(const PlanOptions& o, planner::Job& job,
+                                                   int hosts) {
+  job.cluster.hosts = hosts;
+  if (hosts > 1 && job.cluster.between.GBps == 0) return std::nullopt;
+  const auto best = best_of(o, job);
+  return best && days_of(o, job, best->time.total()) <= *o.days ? best : std::nullopt;
+}
+
+// Tried in steps of an eighth, then one by one between the first that do and the last that do not.
+int fewest_hosts(const PlanOptions& o, planner::Job job) {
+  constexpr int kMostHosts = 16384;
+  int too_few = 0;
+  int hosts = 1;
+  while (hosts <= kMostHosts && !done_in_time(o, job, hosts)) {
+    too_few = hosts;
+    hosts += std::max(1, hosts / 8);
+  }
+  if (hosts > kMostHosts) {
+    throw Error(ErrorCode::unsupported,
+                cat("no number of hosts trains on ", o.tokens, " tokens in ", *o.days, " days"),
+                {.cause = "a batch of so few sequences keeps no more processors busy",
+                 .remedy = "take a larger --global-batch, or more days"});
+  }
+  std::optional<planner::PlannedLayout> best;
+  for (hosts = too_few + 1; !best; ++hosts) best = done_in_time(o, job, hosts);
+  const double days = days_of(o, job, best->time.total());
+  std::printf("%d hosts, %d %s: %.1f days, %.3f s a step, %s\n", job.cluster.hosts,
+              job.cluster.ranks(), job.processor.name.c_str(), days, best->time.total(),
+              to_text(best->layout).c_str());
+  Json json = answer(job, *best);
+  json["hosts"] = job.cluster.hosts;
+  json["days"] = days;
+  write(o, json);
+  return 0;
+}
+
+int largest_micro_batch(const PlanOptions& o, const planner::Job& job) {
+  PlanOptions fixed = o;
+  std::optional<planner::PlannedLayout> largest;
+  for (int64_t size = 1; size <= job.global_batch; ++size) {
+    if (job.global_batch % size != 0) continue;
+    fixed.wishes.micro_batch = size;
+    if (const auto best = best_of(fixed, job)) largest = best;
+  }
+  if (!largest) throw Error(ErrorCode::unsupported, "not even one sequence fits");
+  std::printf("a micro-batch of %lld: %s, %.1f GiB, %.3f s a step\n",
+              static_cast<long long>(largest->layout.micro_batch),
+              to_text(largest->layout).c_str(), largest->memory.total() / planner::kGiB,
+              largest->time.total());
+  write(o, answer(job, *largest));
+  return 0;
+}
+
+int longest_sequence(const PlanOptions& o, planner::Job job) {
+  constexpr int64_t kLongest = int64_t{1} << 30;
+  std::optional<planner::PlannedLayout> longest;
+  planner::Job its = job;
+  for (; job.sequence <= kLongest; job.sequence *= 2) {
+    const auto best = best_of(o, job);
+    if (!best) break;
+    longest = best;
+    its = job;
+  }
+  if (!longest) {
+    throw Error(ErrorCode::unsupported, cat("not even ", job.sequence, " tokens fit"),
+                {.remedy = "begin with a shorter --seq"});
+  }
+  std::printf("%lld tokens: %s, %.1f GiB, %.3f s a step; twice as many do not fit\n",
+              static_cast<long long>(its.sequence), to_text(longest->layout).c_str(),
+              longest->memory.total() / planner::kGiB, longest->time.total());
+  write(o, answer(its, *longest));
+  return 0;
+}
+
+}  // namespace
+
+int answer_question(const PlanOptions& o) {
+  const planner::Job job = job_of(o);
+  if (o.days) return fewest_hosts(o, job);
+  return o.largest == "sequence" ? longest_sequence(o, job) : largest_micro_batch(o, job);
+}
+
+}  // namespace tutti::tool

@@ -21,29 +21,29 @@ constexpr std::array<KnobInfo, kKnobs> kInfos = {{
     {"products_ampere", 0.799, 0.80, 0.03},
     {"products_hopper", 0.735, 0.72, 0.1},
     {"products_blackwell", 0.461, 0.6, 0.3},
-    {"eight_hopper", 0.587, 0.62, 0.2},
-    {"eight_blackwell", 0.616, 0.53, 0.3},
+    {"eight_hopper", 0.584, 0.62, 0.2},
+    {"eight_blackwell", 0.635, 0.53, 0.3},
     {"throttled", 0.785, 0.8, 0.15},
     {"attention_parts", 0.496, 0.45, 0.3},
-    {"attention_ampere", 0.470, 0.55, 0.3},
-    {"attention_hopper", 0.344, 0.45, 0.3},
-    {"attention_blackwell", 0.314, 0.35, 0.4},
-    {"attention_2023", 0.532, 0.6, 0.4},
-    {"memory", 0.704, 0.75, 0.15},
+    {"attention_ampere", 0.473, 0.55, 0.3},
+    {"attention_hopper", 0.351, 0.45, 0.3},
+    {"attention_blackwell", 0.301, 0.35, 0.4},
+    {"attention_2023", 0.522, 0.6, 0.4},
+    {"memory", 0.698, 0.75, 0.15},
     {"written", 0.749, 0.7, 0.3},
-    {"experts", 0.326, 0.6, 0.4},
-    {"dispatch", 0.663, 0.6, 0.4},
+    {"experts", 0.346, 0.6, 0.4},
+    {"dispatch", 0.718, 0.6, 0.4},
     {"slowed", 0.247, 0.25, 0.5},
     {"gathers_2021", 0.650, 0.65, 0.2},
     {"update", 28.1, 28, 0.2},
     {"start_deepspeed", 0.366, 0.4, 0.5},
     {"time_megatron_2021", 0.994, 1.0, 0.05},
-    {"time_deepspeed", 0.956, 1.1, 0.2},
-    {"time_fsdp", 1.077, 1.05, 0.1},
+    {"time_deepspeed", 0.952, 1.1, 0.2},
+    {"time_fsdp", 1.082, 1.05, 0.1},
     {"time_fsdp_2023", 1.071, 1.05, 0.1},
     {"time_fsdp_compiled", 1.087, 1.05, 0.1},
     {"bytes_deepspeed", 1.147, 1.2, 0.3},
-    {"bytes_fsdp", 2.412, 2.0, 0.5},
+    {"bytes_fsdp", 2.382, 2.0, 0.5},
     {"bytes_fsdp_2023", 1.873, 1.8, 0.4},
     {"bytes_fsdp_compiled", 1.159, 1.1, 0.3},
 }};
@@ -54,6 +54,11 @@ std::string_view name(Software software) { return kNames[static_cast<size_t>(sof
 
 bool is_of_2021(Software software) {
   return software == Software::megatron_2021 || software == Software::deepspeed;
+}
+
+bool is_fsdp(Software software) {
+  return software == Software::fsdp || software == Software::fsdp_2023 ||
+         software == Software::fsdp_compiled;
 }
 
 Software software_named(std::string_view name) {

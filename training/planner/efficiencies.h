@@ -26,6 +26,7 @@ inline constexpr size_t kSoftwares = 6;
 std::string_view name(Software software);
 // Attention in parts, gradients that are summed after backward.
 bool is_of_2021(Software software);
+bool is_fsdp(Software software);
 Software software_named(std::string_view name);  // throws Error(invalid_argument) that lists them
 
 enum class Knob : uint8_t {

@@ -8,7 +8,7 @@ namespace tutti::training::planner {
 
 // What is computed again in the backward pass in place of being kept.
 enum class Recompute : uint8_t { none, selective, full };
-enum class Precision : uint8_t { f32, half, eight };  // of products; half: f16 or bf16
+enum class Precision : uint8_t { half, eight };  // of products: 16 bits (f16, bf16), or 8
 
 std::string name(Recompute recompute);
 

@@ -249,6 +249,17 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   return layouts;
 }
 
+// What computes more again comes later: it is taken where the others do not fit.
+void add_recomputing(std::vector<Layout>& layouts) {
+  const std::vector<Layout> plain = layouts;
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    for (Layout layout : plain) {
+      layout.recompute = recompute;
+      layouts.push_back(layout);
+    }
+  }
+}
+
 // Of a row that leaves axes open: the best with those that it says.
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   Wishes wishes;
@@ -335,6 +346,7 @@ MeasuredRun run_of(const Row& row) {
     run.open = says_mesh ? layouts_of(said_of(row, job.software, ranks, job.global_batch), job)
                          : best_layouts(row, job);
     if (run.open.empty()) throw Unpredictable{"no micro-batch divides the batch"};
+    if (row.text("recompute").empty()) add_recomputing(run.open);
     run.layout = run.open.front();
     if (!row.has("use", "memory")) run.seconds = seconds_of(row, job, ranks);
     if (run.seconds) require_possible(job, run.layout, *run.seconds);
@@ -366,14 +378,17 @@ std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::st
 
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies) {
   RunPrediction best;
+  bool fits = false;
   for (const Layout& layout : run.open) {
     const StepTime time = step_time(run.job, layout, efficiencies);
-    if (&layout != run.open.data() && time.total() >= best.time.total()) continue;
-    best.layout = layout;
-    best.time = time;
+    const MemoryUse memory = memory_use(run.job, layout, run.memory_rules);
+    const bool its = memory.total() <= run.job.processor.memory_GiB * kGiB;
+    const bool better = its != fits ? its : time.total() < best.time.total();
+    if (&layout != run.open.data() && !better) continue;
+    best = {.layout = layout, .time = time, .memory = memory};
+    fits = its;
   }
   best.seconds = time_interval(run.job, best.time.total());
-  best.memory = memory_use(run.job, best.layout, run.memory_rules);
   best.measured_memory = measured_memory(run.job, best.layout, run.memory_rules);
   return best;
 }

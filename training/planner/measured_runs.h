@@ -1,6 +1,6 @@
 // Tables of training runs that somebody measured: a run a row, as CSV. What a row must say to be
-// predicted: gpu, gpus, a model that is known by name or by its sizes, seq, gbs; an axis, the
-// micro-batch or the number of virtual stages that it leaves open is taken as the quickest.
+// predicted: gpu, gpus, a model by its sizes, seq, gbs. What it leaves open of axes, micro-batch,
+// virtual stages and recomputation is taken as the quickest that fits.
 #pragma once
 
 #include <optional>

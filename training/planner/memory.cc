@@ -55,12 +55,12 @@ double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
 }
 
 MemoryRules memory_rules(Software software) {
-  const bool fsdp = software == Software::fsdp || software == Software::fsdp_2023 ||
-                    software == Software::fsdp_compiled;
   if (software == Software::deepspeed) {
     return {.states = 18, .logit = 6, .context = 2e9};  // flattened copies, and two buckets
   }
-  if (fsdp) return {.parameter = 4, .gradient = 4, .states = 8, .logit = 12};  // all in 32 bits
+  // All in 32 bits; the loss with copies of the logits.
+  const double logit = software == Software::fsdp_2023 ? 8 : 12;
+  if (is_fsdp(software)) return {.parameter = 4, .gradient = 4, .states = 8, .logit = logit};
   return {};
 }
 
@@ -113,7 +113,7 @@ class Counting {
     if (last) use.buffers = output_bytes(words / t);
     if (layout_.zero == 3) {
       const double layer = (shared + expert) / layers;
-      use.buffers += 3 * kHalfBytes * layer + 2 * rules_.gradient * layer;
+      use.buffers += 3 * kHalfBytes * layer;  // two layers' values, and one's gradients
     }
     use.other = rules_.context + rules_.gaps * use.total();
     return use;

@@ -11,11 +11,6 @@ namespace tutti::training::planner {
 
 namespace {
 
-bool is_fsdp(Software software) {
-  return software == Software::fsdp || software == Software::fsdp_2023 ||
-         software == Software::fsdp_compiled;
-}
-
 // Bytes of a gradient that is summed.
 double gradient_bytes(Software software) { return software == Software::megatron_2021 ? 2 : 4; }
 
@@ -34,9 +29,10 @@ double again(const Job& job, const Layout& layout, const LayerTime& forward) {
     case Recompute::none:
       return 0;
     case Recompute::selective: {
-      constexpr double kOfAll = 0.35;
-      const bool flash = job.has_flash_attention;
-      return flash ? kOfAll * forward.computing() : forward.attention;
+      if (!job.has_flash_attention) return forward.attention;
+      // Megatron's: what is cheap to compute; FSDP's: every other product, too.
+      const double part = is_fsdp(job.software) ? 0.35 : 0.1;
+      return part * forward.computing();
     }
     case Recompute::full:
       return forward.computing();

@@ -22,11 +22,6 @@ namespace {
 namespace planner = training::planner;
 using planner::PlannedLayout;
 
-planner::Precision precision_named(const std::string& name) {
-  if (name == "f32") return planner::Precision::f32;
-  return name == "fp8" ? planner::Precision::eight : planner::Precision::half;
-}
-
 void require(const PlanOptions& o) {
   if (o.model.empty()) throw UsageError("--model is required");
   if (o.cluster.empty()) throw UsageError("--cluster is required");
@@ -139,7 +134,7 @@ planner::Job job_of(const PlanOptions& o) {
   job.processor = *processor;
   job.sequence = *o.sequence;
   job.global_batch = *o.global_batch;
-  job.precision = precision_named(o.precision);
+  job.precision = o.precision == "fp8" ? planner::Precision::eight : planner::Precision::half;
   job.software = planner::software_named(o.software);
   job.has_flash_attention = !planner::is_of_2021(job.software);
   return job;

@@ -36,7 +36,7 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--global-batch", o.global_batch, "sequences a step");
   command.add_option("--seq", o.sequence, "tokens of a sequence");
   command.add_option("--precision", o.precision, "of products")
-      .one_of({"f32", "bf16", "fp8"})
+      .one_of({"bf16", "f16", "fp8"})
       .show_default();
   command.add_option("--software", o.software, "the program whose efficiencies are assumed")
       .one_of({"megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"})

@@ -90,9 +90,8 @@ int largest_micro_batch(const PlanOptions& o, const planner::Job& job) {
   }
   if (!largest) throw Error(ErrorCode::unsupported, "not even one sequence fits");
   std::printf("a micro-batch of %lld: %s, %.1f GiB, %.3f s a step\n",
-              static_cast<long long>(largest->layout.micro_batch),
-              to_text(largest->layout).c_str(), largest->memory.total() / planner::kGiB,
-              largest->time.total());
+              static_cast<long long>(largest->layout.micro_batch), to_text(largest->layout).c_str(),
+              largest->memory.total() / planner::kGiB, largest->time.total());
   write(o, answer(job, *largest));
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/parse_number.h"
 #include "base/text.h"
 #include "collectives/program/bus_factor.h"
@@ -66,8 +67,7 @@ class Reader {
     table.gpu = gpu_;
     for (auto& [key, times] : calls_) {
       const auto& [collective, hosts, gpus, bytes] = key;
-      std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
-      table.calls.push_back({collective, hosts, gpus, bytes, times[times.size() / 2]});
+      table.calls.push_back({collective, hosts, gpus, bytes, median(times)});
     }
     return table;
   }

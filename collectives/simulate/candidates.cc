@@ -1,13 +1,20 @@
 #include "collectives/simulate/candidates.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "base/text.h"
+#include "collectives/simulate/simulate.h"
+#include "topology/layout.h"
 
 namespace tutti {
 
 namespace {
+
+constexpr int kMany = 10'000;
+constexpr int kFew = 256;
 
 // What has many ranges in its steps takes as long to make as one of many steps.
 int64_t length_of(const Program& program) {
@@ -36,6 +43,31 @@ double rough_time(const Program& program, const Shape& shape, double chunk_bytes
       us += network.slowest_us(arcs, ways) + bytes / ways / GBps * 1e-3;
     }
   }
+  return us;
+}
+
+// What it takes on all ranks, by what it takes on n, 2n and 4n of them: each further doubling adds
+// as much more than the one before as these do. Infinite where it does not run on so few.
+//
+//   n    2n    4n      8n ...
+//   |-d1-|--d2--|- d2 (d2/d1) -|        a chain: d2/d1 = 2; a tree: 1; what is all bandwidth: less
+double extrapolated_us(const Algorithm& algorithm, const Shape& shape, int few, double bytes,
+                       Network& network) {
+  std::array<double, 3> times;
+  int ranks = few;
+  for (double& time : times) {
+    Shape part{.ranks = ranks, .root = shape.root < ranks ? shape.root : 0};
+    part.layout = Layout::of(network.places(ranks));
+    if (!why_unsupported(algorithm, part).empty()) return std::numeric_limits<double>::infinity();
+    const Schedule schedule = make_schedule(algorithm, part, {.alike = network.alike_group_size()});
+    time = simulate(schedule, network, {.bytes = bytes}).time_us;
+    ranks *= 2;
+  }
+  const double first = std::max(times[1] - times[0], 0.0);
+  double difference = std::max(times[2] - times[1], 0.0);
+  const double ratio = first > 0 ? std::min(difference / first, 2.0) : 1;
+  double us = times[2];
+  for (ranks /= 2; ranks < shape.ranks; ranks *= 2) us += difference *= ratio;
   return us;
 }
 
@@ -68,6 +100,14 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       const double chunk = bytes / buffer_chunks(collective, program, shape.ranks);
       candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
     }
+  }
+  // Ways through the ranks are what takes time where there are many.
+  const int host = network.alike_group_size();
+  const int few = (kFew + host - 1) / host * host;
+  for (SimulationCandidate& candidate : candidates) {
+    if (shape.ranks < kMany || !candidate.excluded.empty()) continue;
+    const double us = extrapolated_us(*candidate.algorithm, shape, few, bytes, network);
+    if (std::isfinite(us)) candidate.rough_us = us;
   }
   std::ranges::stable_sort(candidates, [](const auto& a, const auto& b) {
     if (a.excluded.empty() != b.excluded.empty()) return a.excluded.empty();

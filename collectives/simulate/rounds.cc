@@ -36,6 +36,14 @@ Sends sends_of(const Program& program, int rank, int ranks) {
   return sends;
 }
 
+bool to_next(const Sends& sends) { return sends.distances.count(1) == sends.distances.size(); }
+
+bool to_everyone(const Sends& sends, int ranks) {
+  const std::multiset<int>& all = sends.distances;
+  return static_cast<int>(all.size()) == ranks - 1 &&
+         std::set(all.begin(), all.end()).size() == all.size();
+}
+
 class Ways {
  public:
   Ways(Network& network, int ranks) : network_(network), ranks_(ranks) {}
@@ -187,17 +195,14 @@ std::optional<Rounds> rounds_of(const Algorithm& algorithm, const Shape& shape, 
     const Program program = program_of(algorithm, one);
     Sends sends = sends_of(program, rank, shape.ranks);
     if (sends.chunks < 1 || (first && sends.distances != first->distances)) return std::nullopt;
+    if (!to_next(sends) && !to_everyone(sends, shape.ranks)) return std::nullopt;
     chunks = buffer_chunks(algorithm.collective, program, shape.ranks);
     first = std::move(sends);
   }
   const auto count = static_cast<int64_t>(first->distances.size());
-  const bool to_next = first->distances.count(1) == first->distances.size();
-  const bool to_everyone =
-      count == shape.ranks - 1 &&
-      std::set(first->distances.begin(), first->distances.end()).size() == first->distances.size();
-  const bool sends_to_all = to_everyone && algorithm.collective == Collective::all_to_all;
-  if (!to_next && !sends_to_all) return std::nullopt;
-  return Rounds{.count = count, .bytes = bytes / chunks * first->chunks, .to_everyone = !to_next};
+  const bool next = to_next(*first);
+  if (!next && algorithm.collective != Collective::all_to_all) return std::nullopt;
+  return Rounds{.count = count, .bytes = bytes / chunks * first->chunks, .to_everyone = !next};
 }
 
 SimulationResult play_rounds(const Rounds& rounds, Network& network, int ranks) {

@@ -396,6 +396,24 @@ TEST(Simulate, EveryAlgorithmEnds) {
   EXPECT_GT(played, 150);
 }
 
+// One rank's sends say nothing of how long a chain is.
+TEST(Simulate, CandidatesForManyRanksAreSortedByWhatFewOfThemTake) {
+  const Case c{.network = "fat-tree:hosts=1500,gpus=8", .collective = Collective::broadcast};
+  Network network(parse_structure(c.network, {}));
+  const Shape shape{.ranks = 12'000, .layout = Layout::of(network.places(12'000))};
+  const auto candidates =
+      simulation_candidates(Collective::broadcast, shape, 1 << 26, network, 40'000'000);
+  const auto time = [&](const Algorithm& algorithm) {
+    const Schedule schedule = make_schedule(algorithm, shape, {.alike = 8});
+    return simulate(schedule, network, {.bytes = 1 << 26}).time_us;
+  };
+  const double best = time(*candidates.front().algorithm);
+  EXPECT_NEAR(candidates.front().rough_us, best, 0.5 * best);
+  for (const char* other : {"binomial", "knomial_4", "double_tree", "chain_8"}) {
+    EXPECT_LE(best, 1.01 * time(algorithm(Collective::broadcast, other))) << other;
+  }
+}
+
 TEST(Simulate, CandidatesAreSortedAndLeaveOutWhatIsTooLong) {
   Network network(parse_structure("switch:64", {}));
   const Shape shape{.ranks = 64, .layout = Layout::of(network.places(64))};

@@ -80,7 +80,7 @@ class Play {
  private:
   size_t most_tried() const {
     if (on_.ranks <= kFewRanks) return std::numeric_limits<size_t>::max();
-    return on_.ranks <= kManyRanks ? 4 : 2;
+    return on_.ranks <= kManyRanks ? 4 : 1;
   }
 
   void run(double bytes) {

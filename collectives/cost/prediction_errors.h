@@ -1,5 +1,4 @@
-// How far off predictions are: what a file of parameters (a machine's, a cluster's) says of itself,
-// and the interval that follows from it.
+// Prediction errors of a set of parameters (a machine's, a cluster's), and intervals from them.
 #pragma once
 
 #include <array>
@@ -16,14 +15,14 @@ struct Interval {
 
 class PredictionErrors {
  public:
-  // The size of a call: below 1 MiB, below 256 MiB, above.
+  // Size classes of a call: below 1 MiB, below 256 MiB, above.
   static constexpr size_t kSizes = 3;
   static size_t size_class(double bytes);
 
-  // By size, the standard deviation of log(measured / predicted).
+  // Standard deviation of log(measured / predicted) by size class.
   std::array<double, kSizes> deviation = {};
 
-  // Holds nine measurements of ten, if errors are normally distributed.
+  // 90% interval, for normally distributed errors.
   Interval around(double time, double bytes) const;
 };
 
@@ -31,8 +30,8 @@ class PredictionErrors {
 class ErrorTally {
  public:
   void add(double bytes, double log_error);
-  // Of what was added, and of a few more calls by which each size is off as `usual` says: a handful
-  // of calls that fit well proves little.
+  // Errors of the added calls and of three more in each class with the error `usual`, so that a few
+  // calls that fit well do not narrow the interval.
   PredictionErrors errors(const PredictionErrors& usual) const;
 
  private:

@@ -14,7 +14,7 @@ struct MachineQuestion {
   int ranks = 2;
   std::string group;  // ranks of each host; empty: all on one
   std::string transport = "auto";
-  std::string file;  // of `tutti tune`; empty: where it keeps this machine's numbers
+  std::string file;  // written by `tutti tune`; empty: its default file
 };
 
 struct OnMachine {
@@ -32,9 +32,9 @@ struct OnMachine {
   OnMachine(const MachineQuestion& question, const CostModel& model);
 };
 
-// In GB/s, as `tutti bench` computes it from the bytes of the larger buffer. Barriers move nothing.
+// Bus bandwidth in GB/s of a call on `bytes` bytes, as `tutti bench` counts them; 0 for barriers.
 double busbw_GBps(Collective collective, int ranks, double bytes, double seconds);
-// Of one block, when the larger buffer has so many.
+// Bytes of one block if the larger buffer has one a rank, else all.
 uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes);
 // The grade that a call asks for.
 Grade grade_wanted(Collective collective, bool deterministic);

@@ -1,5 +1,5 @@
-// The few numbers by which programs for training fall short of what processors can do at most. They
-// were fitted to published runs (README.md); `tutti plan --fit` fits them to a user's own.
+// Efficiencies: the parts of peak rates that training programs reach. The defaults were fitted to
+// published runs (README.md); `tutti plan --fit` fits them to a user's own runs.
 #pragma once
 
 #include <array>
@@ -13,44 +13,44 @@
 
 namespace tutti::training::planner {
 
-// A program for training: which operators are fused, and what goes on beside what.
+// A training program: which operators it fuses, and which communication it overlaps.
 enum class Software : uint8_t {
-  megatron,       // today's: flash attention, sums beside backward
-  megatron_2021,  // attention in parts, sums after backward
-  deepspeed,      // the latter with DeepSpeed's pipelines and ZeRO
-  fsdp,           // PyTorch's, operators one by one
-  fsdp_2023,      // the same with the attention of then
+  megatron,       // Megatron Core: flash attention, gradient sums overlap backward
+  megatron_2021,  // unfused attention, gradient sums after backward
+  deepspeed,      // as megatron_2021, with DeepSpeed's engine
+  fsdp,           // PyTorch FSDP, eager
+  fsdp_2023,      // the same with the attention kernels of 2023
   fsdp_compiled,
 };
 inline constexpr size_t kSoftwares = 6;
 std::string_view name(Software software);
-// Attention in parts, gradients that are summed after backward.
+// True for programs with unfused attention whose gradient sums follow backward.
 bool is_of_2021(Software software);
 bool is_fsdp(Software software);
 Software software_named(std::string_view name);  // throws Error(invalid_argument) that lists them
 
 enum class Knob : uint8_t {
-  products_volta,  // part of the peak that large products reach
+  products_volta,  // part of peak in large matrix products, 16 bits
   products_ampere,
   products_hopper,
   products_blackwell,
-  eight_hopper,  // the same of 8 bits
+  eight_hopper,  // the same in 8 bits
   eight_blackwell,
-  throttled,         // of that, where power is limited
-  attention_parts,   // part of the peak in attention of several operators
-  attention_ampere,  // in flash attention
+  throttled,         // factor of the above where power is limited
+  attention_parts,   // part of peak in unfused attention's products
+  attention_ampere,  // part of peak in flash attention
   attention_hopper,
   attention_blackwell,
-  attention_2023,   // of the latter, in the first kernels for Hopper
-  memory,           // part of the memory's bandwidth
-  written,          // part of a product's results that are written while nothing is computed
-  experts,          // part of the peak in products of experts
-  dispatch,         // part of the link's bandwidth in all-to-alls of tokens
-  slowed,           // of the time of collectives, what computing beside them loses
-  gathers_2021,     // part of a card that ZeRO 3's gathers reached in 2021
-  update,           // bytes that an optimizer moves for each parameter that it updates
-  start_deepspeed,  // ms for each other tensor rank before a sum of activations
-  // By program: the time of products, and the bytes of all else, beside Megatron's.
+  attention_2023,   // factor of attention_hopper for its first kernels
+  memory,           // part of memory bandwidth
+  written,          // part of a product's output whose write is not overlapped
+  experts,          // part of peak in experts' products
+  dispatch,         // part of link bandwidth in all-to-alls of tokens
+  slowed,           // slowdown of computing beside a collective, in parts of its time
+  gathers_2021,     // part of a network card's bandwidth in ZeRO-3 gathers of 2021
+  update,           // bytes that the optimizer moves for each parameter
+  start_deepspeed,  // ms of an activation sum for each other tensor rank
+  // Programs relative to Megatron: time of products, bytes of all other operators.
   time_megatron_2021,
   time_deepspeed,
   time_fsdp,
@@ -66,8 +66,8 @@ inline constexpr size_t kKnobs = static_cast<size_t>(Knob::bytes_fsdp_compiled) 
 struct KnobInfo {
   std::string_view name;
   double value;     // fitted to published runs
-  double expected;  // before any fit
-  double spread;    // how far a fit may be expected to take it: the deviation of its logarithm
+  double expected;  // centre of the prior of a fit
+  double spread;    // standard deviation of the prior's logarithm
 };
 const KnobInfo& info(Knob knob);
 

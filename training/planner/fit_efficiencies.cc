@@ -1,6 +1,5 @@
-// Efficiencies by a search that moves one after the other, as long as that helps: a run counts by
-// how far its time is off beside a usual error, less and less beyond it; a number by how far it is
-// from what was expected beside its spread.
+// Coordinate descent on a robust cost: pseudo-Huber of each run's log error over its usual error,
+// plus the squared distance of each knob from its prior in spreads.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -67,7 +66,7 @@ class Search {
   }
 
   std::vector<const MeasuredRun*> runs_;
-  std::array<double, kKnobs> at_;  // in spreads from what is expected
+  std::array<double, kKnobs> at_;  // distance from the prior, in spreads
 };
 
 }  // namespace

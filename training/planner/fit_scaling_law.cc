@@ -42,7 +42,7 @@ double cost_of(const Point& p, const std::vector<ScalingRun>& runs) {
   return sum;
 }
 
-// Nelder and Mead's simplex.
+// Nelder-Mead simplex descent.
 Point descend(const Point& start, const std::vector<ScalingRun>& runs, double& least) {
   constexpr size_t kSize = std::tuple_size_v<Point>;
   std::array<Point, kSize + 1> simplex;
@@ -128,7 +128,7 @@ std::vector<Point> starts() {
   return all;
 }
 
-// The tenth and the ninetieth of a hundred fits to as many runs, drawn anew.
+// Bootstrap: the 10th and the 90th percentile of 100 fits to resampled runs.
 void find_intervals(const Point& best, const std::vector<ScalingRun>& runs, FittedLaw& fitted) {
   constexpr size_t kDraws = 100;
   std::vector<Point> points;

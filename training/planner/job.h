@@ -1,4 +1,4 @@
-// A model's training on a cluster, all but its layout: what the planner is asked.
+// A training job without its layout: model, batch, precision, cluster and program.
 #pragma once
 
 #include <cstdint>
@@ -18,39 +18,40 @@ struct Job {
   int64_t global_batch = 0;  // sequences
   Precision precision = Precision::half;
   Processor processor;
-  Cluster cluster;  // of all processors
+  Cluster cluster;  // all processors of the job
   Software software = Software::megatron;
   bool has_flash_attention = true;  // which keeps no scores (Dao et al., 2022)
 };
 
-// Ranks are numbered tensor first, then context, data and stage, from host to host.
+// A group of `ranks` ranks, each `stride` ranks from the next. Tensor ranks are numbered first,
+// then context, data and stage, host by host. Groups of one kind communicate at the same time: each
+// has the part of a host's network cards that equals its part of the host's processors.
 //
-//   host 0  [d0 t0][d0 t1][d1 t0][d1 t1]     a group of so many ranks, each so many ranks from the
-//   host 1  [d2 t0][d2 t1][d3 t0][d3 t1]     next, has some of a host's processors, and that part
-//                                            of the host's cards: others use the rest meanwhile
+//   host 0  [d0 t0][d0 t1][d1 t0][d1 t1]     tensor groups: 2 ranks, stride 1
+//   host 1  [d2 t0][d2 t1][d3 t0][d3 t1]     data groups: 4 ranks, stride 2, half of a host's cards
 struct Group {
   int ranks = 1;
   int stride = 1;
 };
 Group tensor_group(const Layout& layout);
 Group context_group(const Layout& layout);
-Group data_group(const Layout& layout);         // all that share gradients: data x context
-Group expert_group(const Layout& layout);       // among whom experts are dealt out
+Group data_group(const Layout& layout);         // ranks that sum gradients: data x context
+Group expert_group(const Layout& layout);       // ranks over which experts are distributed
 Group expert_data_group(const Layout& layout);  // ranks that have the same experts
 
-// Seconds of a collective of a group, its launch left out; bytes as `tutti bench` counts them. A
-// group of one rank takes none.
+// Seconds of a group's collective without its launch; bytes as `tutti bench` counts them. A group
+// of one rank takes none.
 double collective_seconds(const Cluster& cluster, const Group& group, Collective collective,
                           double bytes);
-// Of a message to a rank so many ranks away.
+// Seconds of a message to the rank that is `away` ranks further.
 double message_seconds(const Cluster& cluster, int away, double bytes);
 
-inline constexpr double kHalfBytes = 2;  // of a value of 16 bits
+inline constexpr double kHalfBytes = 2;  // bytes of a 16-bit value
 inline double count(int64_t values) { return static_cast<double>(values); }
-// Of a micro-batch, on a rank.
+// Tokens of a micro-batch on one rank.
 double tokens_of(const Job& job, const Layout& layout);
 
-// Words that the output layer has, with those that only make it divide.
+// Size of the output layer: the vocabulary, padded so that tensor ranks divide it.
 int64_t padded_vocabulary(const Job& job, const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -1,4 +1,4 @@
-// Models by name, and from the files of others.
+// Known models by name, and models from configuration files.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -93,7 +93,7 @@ const std::vector<ModelShape>& known() {
   return models;
 }
 
-// The first of these fields that is there.
+// Value of the first of these fields that exists.
 int64_t first_of(const ConfigReader& config, std::initializer_list<std::string_view> fields,
                  std::optional<int64_t> otherwise = {}) {
   for (const std::string_view field : fields) {
@@ -142,8 +142,7 @@ ModelShape from_config(const ConfigReader& c) {
   return m;
 }
 
-// A run's configuration, as `tutti train --config` takes it: what it leaves out is as the model has
-// it.
+// A configuration of `tutti train --config`; missing fields have the model's defaults.
 ModelShape from_ours(const ConfigReader& file) {
   const Json model = completed_model(file.json().at("model"));
   const auto has = [&](const char* field) { return model.contains(field); };

@@ -21,9 +21,9 @@ class Roofline {
     rate_ /= efficiencies.time_of(job.software);
   }
 
-  // Of m x k by k x n values. Blocks of 128 x 256 results go to the multiprocessors in rounds, of
-  // which the last may leave some idle; rows that are no whole lines of memory are slower. Nothing
-  // is computed while a part of the results is written.
+  // Time of an m x k by k x n product. Tiles of 128 x 256 results are computed in waves of one tile
+  // a multiprocessor; the last wave may be partly idle. Sizes that are no multiple of 8 or 64 are
+  // slower. A part of the output is written without overlap.
   double product(double m, double n, double k) const {
     const double rows = std::ceil(m / 128);
     const double columns = std::ceil(n / 128);
@@ -80,9 +80,9 @@ double attention(const Job& job, const Layout& layout, const Efficiencies& e, co
   const double operations = 4 * T * s * heads * width;
   const double peak = 1e12 * job.processor.half_TFLOPs;
   if (job.has_flash_attention) {
-    return operations / 2 / (peak * e.attention(job.processor, job.software));  // half is masked
+    return operations / 2 / (peak * e.attention(job.processor, job.software));  // causal: half
   }
-  // Scores are written and read by the product, the softmax and the dropout.
+  // Bytes of a score that the product, the softmax and the dropout read and write.
   constexpr double kBytesOfAScore = 11;
   const double aligned = m.head_width % 8 == 0 ? 1 : 0.15;
   return operations / (peak * e[Knob::attention_parts] * aligned) +
@@ -94,7 +94,7 @@ double feed_forward(const ModelShape& m, double tokens, double values, const Roo
          on.product(tokens, count(m.hidden), values);
 }
 
-// Tokens are dealt out evenly. Tensor ranks that do not share experts have tokens of their own.
+// Assumes balanced routing. Tensor ranks that do not share experts process different tokens.
 double experts(const Job& job, const Layout& layout, const Efficiencies& e, const Roofline& on) {
   const ExpertShape& shape = job.model.experts;
   const double T = tokens_of(job, layout);
@@ -110,8 +110,8 @@ double experts(const Job& job, const Layout& layout, const Efficiencies& e, cons
   return seconds;
 }
 
-// A host gets a token once, however many of its experts are chosen: of H hosts that k choices fall
-// on evenly, H (1 - (1 - 1/H)^k) get one.
+// Copies of a token that are sent: one to each host with a chosen expert. k uniform choices over H
+// hosts reach H (1 - (1 - 1/H)^k) of them.
 double copies_of_token(const Job& job, const Group& group) {
   const double chosen = count(job.model.experts.chosen);
   const double here = std::clamp(job.cluster.gpus / group.stride, 1, group.ranks);
@@ -129,7 +129,7 @@ double other_bytes(const Job& job, const Layout& layout, bool sparse) {
       layout.tensor;
   const double of_activations = m.gated ? 5 : 4;
   double bytes = kHalfBytes * (10 * rows * h + of_activations * T * values);
-  // Sorted, and back.
+  // Permutation of tokens and back.
   if (sparse) bytes += kHalfBytes * 6 * T / layout.tensor * count(m.experts.chosen) * h;
   return bytes;
 }
@@ -149,7 +149,7 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
   time.attention = attention(job, layout, e, on);
   time.bytes = on.moved(other_bytes(job, layout, sparse)) * e.bytes_of(job.software);
   time.launches = kKernels * kLaunch * (sparse ? 1.5 : 1);
-  const double hidden = job.software == Software::megatron ? 0.5 : 0;  // beside products
+  const double hidden = job.software == Software::megatron ? 0.5 : 0;  // overlapped with products
   time.tensor = (1 - hidden) * 2 *
                 collective_seconds(job.cluster, tensor_group(layout), Collective::all_reduce,
                                    kHalfBytes * T * count(m.hidden));
@@ -160,8 +160,8 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
     const double keys = 2 * kHalfBytes * T * count(m.kv_heads * m.head_width) / layout.tensor;
     const double all = collective_seconds(job.cluster, context_group(layout),
                                           Collective::all_gather, keys * layout.context);
-    // Each other rank's part takes kernels of its own; parts of attention are merged, and the last
-    // rank's work ends later (zigzag rings reach 90%; Zhu, 2024).
+    // Each step of the ring launches kernels; merging partial results and imbalance cost 10%
+    // (zigzag rings; Zhu, 2024).
     constexpr double kOfARank = 35e-6;
     constexpr double kMerges = 0.11;
     const double rings = std::max(all, (layout.context - 1) * kOfARank);

@@ -1,5 +1,5 @@
-// What a layer's forward of a micro-batch takes on one rank: products of matrices and attention by
-// a roofline with measured efficiencies, everything else by the bytes that it moves.
+// Time of a layer's forward pass of one micro-batch on one rank: a roofline with measured
+// efficiencies for matrix products and attention, bytes moved for all other operators.
 #pragma once
 
 #include "training/planner/job.h"
@@ -8,12 +8,12 @@ namespace tutti::training::planner {
 
 // Seconds.
 struct LayerTime {
-  double products = 0;  // but attention's
+  double products = 0;  // matrix products outside attention
   double attention = 0;
   double bytes = 0;     // norms, activations, residual sums
-  double launches = 0;  // that many kernels take at least so long to start
-  double tensor = 0;    // sums over tensor ranks, as far as nothing hides them
-  double context = 0;   // keys and values of other ranks, alike
+  double launches = 0;  // lower bound: kernel launches
+  double tensor = 0;    // exposed sums over tensor ranks
+  double context = 0;   // exposed exchange of keys and values
   double dispatch = 0;  // tokens to experts and back
   double computing() const { return products + attention + bytes; }
 };

@@ -1,4 +1,4 @@
-// How a model's training is cut over processors: what the planner prices and ranks.
+// A layout: how a model's training is distributed over processors.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace tutti::training::planner {
 
-// What is computed again in the backward pass in place of being kept.
+// Activations that the backward pass recomputes.
 enum class Recompute : uint8_t { none, selective, full };
-enum class Precision : uint8_t { half, eight };  // of products: 16 bits (f16, bf16), or 8
+enum class Precision : uint8_t { half, eight };  // bits of products: 16 (f16, bf16) or 8
 
 std::string name(Recompute recompute);
 
@@ -17,7 +17,8 @@ struct Layout {
   int tensor = 1;
   int stages = 1;
   int context = 1;
-  // Ranks among whom experts are dealt out, and those that share each: of tensor x data x context.
+  // Ranks over which experts are distributed, and ranks that share each expert; their product
+  // divides tensor x data x context.
   int expert = 1;
   int expert_tensor = 1;
   int virtual_stages = 1;  // chunks of a stage, interleaved
@@ -30,8 +31,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// "dp 64, tp 8, pp 16, vp 2, zero 1, sp, micro-batch 1, recompute selective"; of axes of one rank
-// nothing.
+// "dp 64, tp 8, pp 16, vp 2, zero 1, sp, micro-batch 1, recompute selective"; axes of one rank are
+// skipped.
 std::string to_text(const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -23,7 +23,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// A row by the names of its columns.
+// A row of the table, by column name.
 class Row {
  public:
   Row(const std::vector<std::string>& columns, const CsvRow& row) {
@@ -59,12 +59,12 @@ class Row {
   std::map<std::string, std::string> values_;
 };
 
-// What keeps a row from being predicted.
+// Reason why a row cannot be predicted.
 struct Unpredictable {
   std::string reason;
 };
 
-// The year in "2022-02"; of versions such as "26.04" the latest.
+// Year of "2022-02"; 2025 for versions such as "26.04".
 int year_of(const Row& row) {
   const std::string& date = row.text("date");
   for (size_t at = date.find("20"); at != date.npos; at = date.find("20", at + 1)) {
@@ -96,7 +96,7 @@ Processor processor_of(const Row& row) {
   return *processor;
 }
 
-// Of the same sizes, whatever its number of layers.
+// A known model of the same sizes, with any number of layers.
 std::optional<ModelShape> known_like(const Row& row) {
   for (const std::string& name : model_names()) {
     const ModelShape model = load_model_shape(name);
@@ -123,7 +123,7 @@ ModelShape model_of(const Row& row) {
   m.layers = row.whole("layers", 0);
   constexpr int64_t kGpt2 = 50257;
   m.vocabulary = row.whole("vocab", known ? m.vocabulary : kGpt2);
-  if (known && m.layers < of_known) {  // a piece of it keeps about its share of dense layers
+  if (known && m.layers < of_known) {  // part of a model: its share of dense layers
     m.experts.dense_layers = (m.experts.dense_layers * m.layers + of_known - 1) / of_known;
   }
   if (known) return m;
@@ -170,7 +170,7 @@ Precision precision_of(const Row& row) {
   return eight ? Precision::eight : Precision::half;
 }
 
-// "vp", or Megatron's flag among the notes. 0: nothing is said.
+// Virtual stages by column vp or by Megatron's flag in the notes; 0 if neither is there.
 int virtual_stages_in(const Row& row, int stages) {
   constexpr std::string_view kFlag = "num-layers-per-virtual-pipeline-stage=";
   const std::string& notes = row.text("notes");
@@ -183,7 +183,7 @@ int virtual_stages_in(const Row& row, int stages) {
   return layers && *layers > 0 ? static_cast<int>(std::max<int64_t>(1, in_stage / *layers)) : 0;
 }
 
-// What the row says of the layout; what it leaves open is 0.
+// The row's layout; fields that it does not give are 0.
 Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
   Layout layout;
   const auto axis = [&](const char* name) { return static_cast<int>(row.whole(name, 1)); };
@@ -214,7 +214,7 @@ Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) 
   return layout;
 }
 
-// Layouts that the row may mean.
+// All layouts that match the row.
 std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   std::vector<int64_t> micro_batches = {said.micro_batch};
   const int64_t each = std::max<int64_t>(1, job.global_batch / said.data);
@@ -240,7 +240,7 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
       Layout layout = said;
       layout.micro_batch = size;
       layout.virtual_stages = chunks;
-      // A pipeline cuts a rank's batch into micro-batches of its own where it has only one.
+      // FSDP's pipelines split the local batch into micro-batches of one sequence.
       if (layout.zero == 3 && layout.stages > 1 && each < size * layout.stages)
         layout.micro_batch = 1;
       layouts.push_back(layout);
@@ -249,7 +249,7 @@ std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   return layouts;
 }
 
-// What computes more again comes later: it is taken where the others do not fit.
+// Adds variants with recomputation, which are used if the others do not fit.
 void add_recomputing(std::vector<Layout>& layouts) {
   const std::vector<Layout> plain = layouts;
   for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
@@ -260,25 +260,25 @@ void add_recomputing(std::vector<Layout>& layouts) {
   }
 }
 
-// Of a row that leaves axes open: the best with those that it says.
+// The best layout with the axes that the row gives.
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
-  Wishes wishes;
-  const auto wish = [&](const char* axis, std::optional<int>& value) {
+  Constraints constraints;
+  const auto fix = [&](const char* axis, std::optional<int>& value) {
     if (const int64_t ranks = row.whole(axis, 0); ranks > 0) value = static_cast<int>(ranks);
   };
-  wish("tp", wishes.tensor);
-  wish("pp", wishes.stages);
-  wish("dp", wishes.data);
-  wish("cp", wishes.context);
-  wish("ep", wishes.expert);
-  wish("zero", wishes.zero);
-  if (const int64_t size = row.whole("mbs", 0); size > 0) wishes.micro_batch = size;
-  if (!wishes.context) wishes.context = 1;
-  if (!row.text("recompute").empty()) wishes.recompute = recompute_of(row);
-  return {search(job, wishes, Efficiencies(), 1).layouts.front().layout};
+  fix("tp", constraints.tensor);
+  fix("pp", constraints.stages);
+  fix("dp", constraints.data);
+  fix("cp", constraints.context);
+  fix("ep", constraints.expert);
+  fix("zero", constraints.zero);
+  if (const int64_t size = row.whole("mbs", 0); size > 0) constraints.micro_batch = size;
+  if (!constraints.context) constraints.context = 1;
+  if (!row.text("recompute").empty()) constraints.recompute = recompute_of(row);
+  return {search(job, constraints, Efficiencies(), 1).layouts.front().layout};
 }
 
-// In seconds; of tokens or operations a second where no time is said.
+// Measured step time, from tokens or FLOPs a second if the row has no time.
 std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) {
   if (const auto seconds = row.number("step_s")) return seconds;
   const double tokens = static_cast<double>(job.global_batch * job.sequence);
@@ -288,7 +288,7 @@ std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) 
   if (!TFLOPs || *TFLOPs <= 0) return std::nullopt;
   double operations =
       static_cast<double>(job.global_batch) * model_operations(job.model, job.sequence);
-  if (row.has("flops_def", "hardware")) operations *= 4.0 / 3;  // a forward computed again counts
+  if (row.has("flops_def", "hardware")) operations *= 4.0 / 3;  // counts a recomputed forward
   return operations / (*TFLOPs * 1e12 * static_cast<double>(ranks));
 }
 
@@ -301,12 +301,12 @@ MemoryRules memory_rules_of(const Row& row, Software software) {
                                                   : MemoryMeasure::activations;
   }
   if (row.has("mem_def", "nvidia-smi")) rules.context += 1.5 * kGiB;
-  // A loss that is compiled with the output layer keeps no logits in 32 bits.
+  // A loss compiled with the output layer keeps no 32-bit logits.
   if (software == Software::fsdp_compiled) rules.logit = year_of(row) > 2024 ? 3 : 10;
   return rules;
 }
 
-// Rows may contradict themselves.
+// Rejects rows whose time exceeds the processor's peak.
 void require_possible(const Job& job, const Layout& layout, double seconds) {
   const double rate = 1e-12 * count(job.global_batch) * model_operations(job.model, job.sequence) /
                       (seconds * layout.ranks());

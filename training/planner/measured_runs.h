@@ -1,6 +1,6 @@
-// Tables of training runs that somebody measured: a run a row, as CSV. What a row must say to be
-// predicted: gpu, gpus, a model by its sizes, seq, gbs. What it leaves open of axes, micro-batch,
-// virtual stages and recomputation is taken as the quickest that fits.
+// CSV tables of measured training runs, one run a row. A row needs gpu, gpus, the model's sizes,
+// seq and gbs. Axes, micro-batch, virtual stages and recomputation that a row does not give take
+// the values of the fastest layout that fits.
 #pragma once
 
 #include <optional>
@@ -18,15 +18,15 @@ struct MeasuredRun {
   std::string id;
   Job job;
   Layout layout;
-  std::vector<Layout> open;  // layouts that the row may mean; the first is `layout`
+  std::vector<Layout> open;  // all layouts that match the row; the first is `layout`
   MemoryRules memory_rules;
-  std::optional<double> seconds;  // of a step
-  std::optional<double> memory;   // GiB, or percent
-  bool calibrates = false;        // "split" says so: others are to judge
-  std::string reason;             // why it cannot be predicted; empty: it can
+  std::optional<double> seconds;  // measured step time
+  std::optional<double> memory;   // measured memory: GiB, or percent
+  bool calibrates = false;        // column `split` is "calibrate"
+  std::string reason;             // reason for having no prediction; empty: it has one
 };
 
-// Throws Error(invalid_argument) that names the line, or the columns that are missing.
+// Throws Error(invalid_argument) that names the line or the missing columns.
 std::vector<MeasuredRun> read_measured_runs(std::string_view text, const std::string& name);
 
 struct RunPrediction {
@@ -34,12 +34,12 @@ struct RunPrediction {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
-  double measured_memory = 0;  // as the row measures it: bytes, or percent
+  double measured_memory = 0;  // by the row's definition: bytes, or percent
 };
-// Of a run without a reason.
+// Predicts a run whose `reason` is empty.
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);
 
-// Those with which the runs that calibrate are predicted best, near what was expected before.
+// Efficiencies that predict the calibrating runs best, given the knobs' priors.
 struct FittedEfficiencies {
   Efficiencies efficiencies;
   size_t runs = 0;

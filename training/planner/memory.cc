@@ -9,8 +9,8 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Without flash attention, with dropouts (Korthikanti et al., 2022): s b h (10 + 24 / t +
-// 5 a s / (h t)), the latter two rows and all with sequence parallelism over t.
+// Activations without flash attention (Korthikanti et al., 2022): s b h (10 + 24 / t +
+// 5 a s / (h t)); sequence parallelism divides the first term by t, too.
 double kept_of_gpt(const Job& job, const Layout& layout) {
   const double t = layout.tensor;
   const double T = tokens_of(job, layout);
@@ -56,9 +56,9 @@ double activations_of_layer(const Job& job, const Layout& layout, bool sparse) {
 
 MemoryRules memory_rules(Software software) {
   if (software == Software::deepspeed) {
-    return {.states = 18, .logit = 6, .context = 2e9};  // flattened copies, and two buckets
+    return {.states = 18, .logit = 6, .context = 2e9};  // flattened copies, two buckets
   }
-  // All in 32 bits; the loss with copies of the logits.
+  // Parameters in 32 bits; the loss copies the logits.
   const double logit = software == Software::fsdp_2023 ? 8 : 12;
   if (is_fsdp(software)) return {.parameter = 4, .gradient = 4, .states = 8, .logit = logit};
   return {};
@@ -113,7 +113,7 @@ class Counting {
     if (last) use.buffers = output_bytes(words / t);
     if (layout_.zero == 3) {
       const double layer = (shared + expert) / layers;
-      use.buffers += 3 * kHalfBytes * layer;  // two layers' values, and one's gradients
+      use.buffers += 3 * kHalfBytes * layer;  // values of two layers, gradients of one
     }
     use.other = rules_.context + rules_.gaps * use.total();
     return use;
@@ -127,8 +127,8 @@ class Counting {
     use.states += parameters * rules_.states / (zero >= 1 ? ranks : 1);
   }
 
-  // By 1F1B a stage keeps as many micro-batches as there are stages from it on; interleaved
-  // 2 (p - 1 - stage) + (v - 1) p chunks before its first backward (Narayanan et al., 2021).
+  // Micro-batches in flight: p - stage by 1F1B; interleaved 2 (p - 1 - stage) + (v - 1) p + 1
+  // chunks (Narayanan et al., 2021).
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;
@@ -144,7 +144,7 @@ class Counting {
   double activations(int stage, double layers, double sparse) const {
     double bytes = kept_of_layers(stage, layers, sparse);
     if (layout_.recompute == Recompute::full) {
-      Layout whole = layout_;  // the layer that is computed again
+      Layout whole = layout_;  // the layer being recomputed
       whole.recompute = Recompute::none;
       bytes += activations_of_layer(job_, whole, sparse > 0);
     }

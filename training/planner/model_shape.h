@@ -9,20 +9,20 @@
 
 namespace tutti::training::planner {
 
-// Attention by latent vectors (DeepSeek-V2): queries and keys of `rope` more values a head.
+// Multi-head latent attention (DeepSeek-V2). Queries and keys have `rope` more values a head.
 struct LatentAttention {
-  int64_t query_rank = 0;  // 0: queries come from the hidden values
-  int64_t kv_rank = 0;     // 0: there is no such attention
+  int64_t query_rank = 0;  // 0: queries are projected from hidden values
+  int64_t kv_rank = 0;     // 0: no latent attention
   int64_t rope = 0;
 };
 
-// Experts in place of feed-forward layers.
+// Mixture-of-experts layers.
 struct ExpertShape {
-  int64_t count = 0;  // 0: there are none
+  int64_t count = 0;  // 0: none
   int64_t chosen = 0;
-  int64_t hidden = 0;        // of one expert
-  int64_t shared = 0;        // values of those that all tokens pass
-  int64_t dense_layers = 0;  // the first layers, which have none
+  int64_t hidden = 0;        // hidden size of an expert
+  int64_t shared = 0;        // hidden size of all shared experts
+  int64_t dense_layers = 0;  // first layers without experts
 };
 
 struct ModelShape {
@@ -34,9 +34,9 @@ struct ModelShape {
   int64_t kv_heads = 0;
   int64_t head_width = 0;
   int64_t vocabulary = 0;
-  int64_t positions = 0;  // that are learned; 0: none are
-  bool gated = false;     // feed-forward layers of three matrices
-  bool tied = true;       // the output layer is the embedding
+  int64_t positions = 0;  // learned position embeddings; 0: none
+  bool gated = false;     // three feed-forward matrices (SwiGLU)
+  bool tied = true;       // the output layer shares the embedding
   bool has_biases = true;
   LatentAttention latent;
   ExpertShape experts;
@@ -46,21 +46,21 @@ struct ModelShape {
 
 struct LayerParameters {
   int64_t attention = 0;
-  int64_t feed_forward = 0;  // also shared experts and the router
-  int64_t expert = 0;        // of all experts
+  int64_t feed_forward = 0;  // with shared experts and the router
+  int64_t expert = 0;        // all routed experts
   int64_t norms = 0;
   int64_t all() const { return attention + feed_forward + expert + norms; }
 };
 LayerParameters layer_parameters(const ModelShape& model, bool sparse);
-// An embedding, of `padded` words.
+// Parameters of an embedding of `padded` words.
 int64_t embedding_parameters(const ModelShape& model, int64_t padded);
-// Of the whole model, with its vocabulary as it is.
+// Parameters of the whole model, vocabulary unpadded.
 int64_t parameters(const ModelShape& model);
-// Those by which a token is multiplied: without embeddings, and with the experts that it passes.
+// Parameters that a token is multiplied with: no embeddings, the chosen experts only.
 int64_t active_parameters(const ModelShape& model);
 
-// Operations of a step's forward and backward for one sequence, attention over all pairs of tokens
-// counted (72 b s L h^2 (1 + s / 6h + V / 12 L h) of a GPT; Narayanan et al., 2021).
+// FLOPs of forward and backward for one sequence, with unmasked attention (72 b s L h^2 (1 + s / 6h
+// + V / 12 L h) of a GPT; Narayanan et al., 2021).
 double model_operations(const ModelShape& model, int64_t sequence);
 
 // "gpt3-175b", "llama3-70b" ...

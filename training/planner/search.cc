@@ -18,14 +18,14 @@ std::vector<int> divisors(int64_t number, int64_t most) {
   return found;
 }
 
-// Those values, or the one that is wished.
+// All values, or the fixed one.
 template <typename T>
-std::vector<T> choices(const std::optional<T>& wish, std::vector<T> all) {
-  if (wish) return {*wish};
+std::vector<T> choices(const std::optional<T>& fixed, std::vector<T> all) {
+  if (fixed) return {*fixed};
   return all;
 }
 
-// The quicker one, of two as quick the one that needs less memory.
+// Orders fitting layouts by time, then memory; others by memory.
 bool is_better(const PlannedLayout& a, const PlannedLayout& b) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits) return a.memory.total() < b.memory.total();
@@ -36,16 +36,21 @@ bool is_better(const PlannedLayout& a, const PlannedLayout& b) {
 
 class Search {
  public:
-  Search(const Job& job, const Wishes& wishes, const Efficiencies& efficiencies, size_t most)
-      : job_(job), wishes_(wishes), e_(efficiencies), most_(most), ranks_(job.cluster.ranks()) {
-    memory_ = wishes.memory > 0 ? wishes.memory : 0.9 * job.processor.memory_GiB * kGiB;
+  Search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
+         size_t most)
+      : job_(job),
+        constraints_(constraints),
+        e_(efficiencies),
+        most_(most),
+        ranks_(job.cluster.ranks()) {
+    memory_ = constraints.memory > 0 ? constraints.memory : 0.9 * job.processor.memory_GiB * kGiB;
   }
 
   Plans run() {
     const int64_t most_tensor = std::max<int64_t>(job_.cluster.gpus, 8);
-    for (const int tensor : choices(wishes_.tensor, divisors(job_.model.heads, most_tensor))) {
-      for (const int stages : choices(wishes_.stages, divisors(ranks_, job_.model.layers))) {
-        for (const int context : choices(wishes_.context, divisors(ranks_, kMostContext))) {
+    for (const int tensor : choices(constraints_.tensor, divisors(job_.model.heads, most_tensor))) {
+      for (const int stages : choices(constraints_.stages, divisors(ranks_, job_.model.layers))) {
+        for (const int context : choices(constraints_.context, divisors(ranks_, kMostContext))) {
           add_data(tensor, stages, context);
         }
       }
@@ -70,13 +75,13 @@ class Search {
     if (ranks_ % cut != 0) return;
     Layout layout{.tensor = tensor, .stages = stages, .context = context};
     layout.data = static_cast<int>(ranks_ / cut);
-    if (wishes_.data && *wishes_.data != layout.data) return;
+    if (constraints_.data && *constraints_.data != layout.data) return;
     layout.sequence_parallel = tensor > 1 && !is_of_2021(job_.software);
     const std::vector<int> experts =
         job_.model.experts.count > 0
             ? divisors(job_.model.experts.count, int64_t{tensor} * layout.data * context)
             : std::vector<int>{1};
-    for (const int expert : choices(wishes_.expert, experts)) {
+    for (const int expert : choices(constraints_.expert, experts)) {
       layout.expert = expert;
       add_micro_batches(layout);
     }
@@ -88,16 +93,17 @@ class Search {
     for (const int size : divisors(std::max<int64_t>(1, each), kMostMicroBatch)) {
       sizes.push_back(size);
     }
-    for (const int64_t size : choices(wishes_.micro_batch, std::move(sizes))) {
+    for (const int64_t size : choices(constraints_.micro_batch, std::move(sizes))) {
       layout.micro_batch = size;
       const std::vector<int> chunks =
           layout.stages > 1 ? divisors(job_.model.layers / layout.stages, 16) : std::vector<int>{1};
-      for (const int virtual_stages : choices(wishes_.virtual_stages, chunks)) {
+      for (const int virtual_stages : choices(constraints_.virtual_stages, chunks)) {
         layout.virtual_stages = virtual_stages;
-        for (const int zero : choices(wishes_.zero, {0, 1, 2, 3})) {
+        for (const int zero : choices(constraints_.zero, {0, 1, 2, 3})) {
           layout.zero = zero;
-          for (const Recompute recompute : choices(
-                   wishes_.recompute, {Recompute::none, Recompute::selective, Recompute::full})) {
+          for (const Recompute recompute :
+               choices(constraints_.recompute,
+                       {Recompute::none, Recompute::selective, Recompute::full})) {
             layout.recompute = recompute;
             add(layout);
           }
@@ -113,7 +119,7 @@ class Search {
       return;
     }
     PlannedLayout planned = price(job_, layout, e_, memory_);
-    planned.fits &= planned.mfu >= wishes_.least_mfu;
+    planned.fits &= planned.mfu >= constraints_.least_mfu;
     ++plans_.considered;
     if (planned.fits) ++plans_.fitting;
     plans_.layouts.push_back(std::move(planned));
@@ -128,7 +134,7 @@ class Search {
   }
 
   const Job& job_;
-  const Wishes& wishes_;
+  const Constraints& constraints_;
   const Efficiencies& e_;
   size_t most_;
   int64_t ranks_;
@@ -196,8 +202,9 @@ PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& ef
   return planned;
 }
 
-Plans search(const Job& job, const Wishes& wishes, const Efficiencies& efficiencies, size_t most) {
-  return Search(job, wishes, efficiencies, most).run();
+Plans search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
+             size_t most) {
+  return Search(job, constraints, efficiencies, most).run();
 }
 
 std::string train_command(const Job& job, const Layout& l) {

@@ -1,5 +1,4 @@
-// All legal layouts of a job, priced and ranked. They are enumerated, not sampled: what is found is
-// the best of them.
+// Exhaustive search: all legal layouts of a job, priced and ranked.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +11,8 @@
 
 namespace tutti::training::planner {
 
-// What the caller fixes; the rest is free.
-struct Wishes {
+// Axes that the caller fixes; all others are searched.
+struct Constraints {
   std::optional<int> data;
   std::optional<int> tensor;
   std::optional<int> stages;
@@ -23,7 +22,7 @@ struct Wishes {
   std::optional<int> zero;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
-  double memory = 0;  // bytes of a processor that may be used; 0: nine tenths of it
+  double memory = 0;  // bytes of a processor to use at most; 0: 90% of its memory
   double least_mfu = 0;
 };
 
@@ -37,24 +36,25 @@ struct PlannedLayout {
 };
 
 struct Plans {
-  std::vector<PlannedLayout>
-      layouts;  // those that fit, the quickest first; then the smallest others
+  std::vector<PlannedLayout> layouts;  // fitting layouts by time, then others by memory
   size_t considered = 0;
   size_t fitting = 0;
 };
 
-// Why a layout is not legal for the job; empty: it is.
+// Reason why a layout is illegal for the job; empty if it is legal.
 std::string why_illegal(const Job& job, const Layout& layout);
-// Of one layout, whether it fits or not.
+// Prices one layout; it fits if it needs at most `memory` bytes.
 PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& efficiencies,
                     double memory);
-// Keeps `most` of them. Throws Error(invalid_argument) where the wishes leave no legal layout.
-Plans search(const Job& job, const Wishes& wishes, const Efficiencies& efficiencies, size_t most);
+// Searches all layouts within the constraints and returns the best `most`. Throws
+// Error(invalid_argument) if none is legal.
+Plans search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
+             size_t most);
 
-// Part of the peak that is model's operations.
+// Model FLOPs utilization: model FLOPs over peak, recomputation not counted.
 double mfu(const Job& job, const Layout& layout, double seconds);
 
-// The command that trains the model so, or empty where `tutti train` has no such model or layout.
+// The `tutti train` command line of a layout; empty if `tutti train` has no such model.
 std::string train_command(const Job& job, const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -11,10 +11,10 @@ namespace tutti::training::planner {
 
 namespace {
 
-// Bytes of a gradient that is summed.
+// Bytes of a gradient in sums over data ranks.
 double gradient_bytes(Software software) { return software == Software::megatron_2021 ? 2 : 4; }
 
-// Forward and backward of a layer, with what it computes again.
+// Forward and backward of a layer, recomputation included.
 struct Pass {
   double computing = 0;
   double tensor = 0;
@@ -23,14 +23,15 @@ struct Pass {
   double all() const { return computing + tensor + context + dispatch; }
 };
 
-// How much of a forward is computed again.
+// Seconds of a forward pass that are recomputed.
 double again(const Job& job, const Layout& layout, const LayerTime& forward) {
   switch (layout.recompute) {
     case Recompute::none:
       return 0;
     case Recompute::selective: {
       if (!job.has_flash_attention) return forward.attention;
-      // Megatron's: what is cheap to compute; FSDP's: every other product, too.
+      // Megatron recomputes cheap operators; FSDP's selective checkpointing also every other
+      // product.
       const double part = is_fsdp(job.software) ? 0.35 : 0.1;
       return part * forward.computing();
     }
@@ -44,7 +45,7 @@ Pass pass_of(const Job& job, const Layout& layout, const LayerTime& f) {
   const double of_attention = job.has_flash_attention ? 2.5 : 2;
   const double backward = 2 * (f.products + f.bytes) + of_attention * f.attention;
   const bool all_again = layout.recompute == Recompute::full;
-  const double times = all_again ? 3 : 2;  // that communication of one forward goes on
+  const double times = all_again ? 3 : 2;  // times that forward communication occurs
   Pass pass;
   pass.computing = std::max(f.computing(), f.launches) + std::max(backward, 2 * f.launches) +
                    again(job, layout, f);
@@ -89,7 +90,8 @@ class Pricing {
     return count(job_.global_batch) / layout_.data / count(layout_.micro_batch);
   }
 
-  // Layers are dealt out evenly; the output layer may stand for some of the last stage's.
+  // Layers are distributed evenly. If they do not divide, the last stage has fewer of them beside
+  // the output layer.
   void price_stage() {
     const ModelShape& m = job_.model;
     Pass model;
@@ -153,7 +155,7 @@ class Pricing {
            collective(group, Collective::all_gather, kHalfBytes * parameters);
   }
 
-  // Today's programs hide most of them behind a micro-batch's passes.
+  // Current programs overlap most of them with the passes of a micro-batch.
   void price_sums() {
     double all = sums_of(data_group(layout_), mine_.dense);
     if (mine_.expert > 0) all += sums_of(expert_data_group(layout_), mine_.expert);
@@ -167,7 +169,7 @@ class Pricing {
     const double computing = time_.computing + time_.tensor + time_.context + time_.dispatch;
     const double mine = mine_.dense + mine_.expert;
     if (is_of_2021(job_.software)) {
-      // Each parameter by itself, over its own card.
+      // Each parameter is gathered by itself, over the rank's own network card.
       const double GBps = group.ranks * layout_.tensor <= job_.cluster.gpus
                               ? job_.cluster.inside.GBps
                               : job_.cluster.between.GBps / job_.cluster.gpus;
@@ -179,10 +181,11 @@ class Pricing {
     const double layer = mine / layers;
     const double gather = collective(group, Collective::all_gather, kHalfBytes * layer);
     const double scatter = collective(group, Collective::reduce_scatter, 4 * layer);
-    // By stage 3 before each forward and each backward, else once.
+    // Stage 3 gathers before each forward and each backward, other stages once.
     const double times = layout_.zero == 3 ? 2 * micro_batches_ : 1;
     const double all = layers * (times * gather + scatter);
-    constexpr double kHidden = 0.9;  // of what is computed; the first and the last layer hide none
+    constexpr double kHidden =
+        0.9;  // part of computing that can overlap: not the first and the last layer
     time_.gathers =
         std::max(0.0, all - kHidden * computing) + e_[Knob::slowed] * std::min(all, computing);
   }
@@ -200,8 +203,8 @@ class Pricing {
   const Layout& layout_;
   const Efficiencies& e_;
   double micro_batches_;
-  Pass stage_;        // of a micro-batch, on the slowest stage
-  double inner_ = 0;  // of one without the output layer
+  Pass stage_;        // a micro-batch on the slowest stage
+  double inner_ = 0;  // a micro-batch on a stage without the output layer
   RankParameters mine_;
   StepTime time_;
 };
@@ -213,7 +216,7 @@ StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& eff
 }
 
 Interval time_interval(const Job& job, double seconds) {
-  // Deviations of log(measured / predicted) over published runs (README.md).
+  // Standard deviations of log(measured / predicted) over published runs (README.md).
   constexpr double kDense = 0.11;
   constexpr double kExperts = 0.35;
   constexpr double kNinety = 1.645;

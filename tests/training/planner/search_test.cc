@@ -71,9 +71,9 @@ TEST(Search, FindsTheBestOfAll) {
                          job_on("1xA100, NVLink 300", "gpt2", 8, 512)}) {
     const double memory = 72 * kGiB;
     const PlannedLayout best = exhaustive(job, memory);
-    Wishes wishes;
-    wishes.memory = memory;
-    const Plans plans = search(job, wishes, {}, 5);
+    Constraints constraints;
+    constraints.memory = memory;
+    const Plans plans = search(job, constraints, {}, 5);
     SCOPED_TRACE(job.model.name + ": " + to_text(plans.layouts.front().layout));
     EXPECT_EQ(plans.layouts.front().fits, best.fits);
     if (best.fits) EXPECT_DOUBLE_EQ(plans.layouts.front().time.total(), best.time.total());
@@ -82,13 +82,13 @@ TEST(Search, FindsTheBestOfAll) {
 
 TEST(Search, KeepsWhatIsWished) {
   const Job job = job_on("dgx-h100:4", "llama3-8b", 64, 4096);
-  Wishes wishes;
-  wishes.tensor = 4;
-  wishes.stages = 2;
-  wishes.zero = 1;
-  wishes.micro_batch = 2;
-  wishes.recompute = Recompute::full;
-  for (const PlannedLayout& planned : search(job, wishes, {}, 50).layouts) {
+  Constraints constraints;
+  constraints.tensor = 4;
+  constraints.stages = 2;
+  constraints.zero = 1;
+  constraints.micro_batch = 2;
+  constraints.recompute = Recompute::full;
+  for (const PlannedLayout& planned : search(job, constraints, {}, 50).layouts) {
     EXPECT_EQ(planned.layout.tensor, 4);
     EXPECT_EQ(planned.layout.stages, 2);
     EXPECT_EQ(planned.layout.zero, 1);
@@ -96,9 +96,9 @@ TEST(Search, KeepsWhatIsWished) {
     EXPECT_EQ(planned.layout.recompute, Recompute::full);
     EXPECT_EQ(planned.layout.ranks(), 32);
   }
-  wishes.tensor = 3;
+  constraints.tensor = 3;
   try {
-    search(job, wishes, {}, 5);
+    search(job, constraints, {}, 5);
     FAIL() << "32 heads are cut by 3";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("no layout of 32 processors"));
@@ -137,10 +137,10 @@ TEST(Search, PicksThePapersShapeForWeakScaling) {
                      row.batch, 2048);
     job.software = Software::megatron_2021;
     job.has_flash_attention = false;
-    Wishes wishes;
-    wishes.zero = 0;
-    wishes.recompute = Recompute::full;
-    const Plans plans = search(job, wishes, {}, 1);
+    Constraints constraints;
+    constraints.zero = 0;
+    constraints.recompute = Recompute::full;
+    const Plans plans = search(job, constraints, {}, 1);
     const Layout& best = plans.layouts.front().layout;
     SCOPED_TRACE(std::string(row.model) + ": " + to_text(best));
     EXPECT_GT(plans.fitting, 0u);

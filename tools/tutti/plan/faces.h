@@ -12,7 +12,7 @@
 namespace tutti::tool {
 
 struct PlanOptions {
-  // Of layouts.
+  // Layouts.
   std::string model;
   std::string cluster;
   std::optional<int> gpus;
@@ -20,19 +20,19 @@ struct PlanOptions {
   std::optional<int64_t> sequence;
   std::string precision = "bf16";
   std::string software = "megatron";
-  training::planner::Wishes wishes;
+  training::planner::Constraints constraints;
   std::string recompute;
   std::string max_memory;
   double min_mfu = 0;
-  std::string tokens;          // to train on: how long that takes
-  std::optional<double> days;  // within which it shall be done: with how few GPUs
-  std::string largest;         // "batch" or "sequence" that fits
+  std::string tokens;          // tokens to train on
+  std::optional<double> days;  // deadline
+  std::string largest;         // "micro-batch" or "sequence"
   int show = 10;
   bool why = false;
-  // Of runs.
+  // Runs.
   std::string predict;
   std::string fit;
-  // Of budgets.
+  // Budgets.
   std::string budget;
   std::string laws;
   std::string fit_laws;
@@ -45,9 +45,9 @@ training::planner::Efficiencies efficiencies_of(const PlanOptions& options);
 
 // Throws UsageError for what is missing.
 training::planner::Job job_of(const PlanOptions& options);
-// With --recompute, --max-memory and --min-mfu.
-training::planner::Wishes wishes_of(const PlanOptions& options);
-// For --tokens, of a layout.
+// Constraints from all options, --recompute, --max-memory and --min-mfu included.
+training::planner::Constraints constraints_of(const PlanOptions& options);
+// Days for --tokens at this step time.
 double days_of(const PlanOptions& options, const training::planner::Job& job, double step_s);
 int plan_layouts(const PlanOptions& options);
 // --days and --largest.

@@ -85,7 +85,7 @@ void print(const planner::Job& job, const PlannedLayout& planned) {
               why(planned).c_str());
 }
 
-// What the best one is made of, and how far the next one of another kind is.
+// Prints the parts of the best layout's time and memory, and the best layout on another mesh.
 void print_why(const planner::Plans& plans) {
   const PlannedLayout& best = plans.layouts.front();
   std::printf("\nThe first one's step:");
@@ -140,15 +140,15 @@ planner::Job job_of(const PlanOptions& o) {
   return job;
 }
 
-planner::Wishes wishes_of(const PlanOptions& o) {
-  planner::Wishes wishes = o.wishes;
+planner::Constraints constraints_of(const PlanOptions& o) {
+  planner::Constraints constraints = o.constraints;
   for (const auto kind :
        {planner::Recompute::none, planner::Recompute::selective, planner::Recompute::full}) {
-    if (name(kind) == o.recompute) wishes.recompute = kind;
+    if (name(kind) == o.recompute) constraints.recompute = kind;
   }
-  if (!o.max_memory.empty()) wishes.memory = static_cast<double>(parse_bytes(o.max_memory));
-  wishes.least_mfu = o.min_mfu / 100;
-  return wishes;
+  if (!o.max_memory.empty()) constraints.memory = static_cast<double>(parse_bytes(o.max_memory));
+  constraints.least_mfu = o.min_mfu / 100;
+  return constraints;
 }
 
 double days_of(const PlanOptions& o, const planner::Job& job, double step_s) {
@@ -166,7 +166,7 @@ double days_of(const PlanOptions& o, const planner::Job& job, double step_s) {
 int plan_layouts(const PlanOptions& o) {
   const planner::Job job = job_of(o);
   constexpr size_t kKept = 200;
-  const planner::Plans plans = search(job, wishes_of(o), efficiencies_of(o), kKept);
+  const planner::Plans plans = search(job, constraints_of(o), efficiencies_of(o), kKept);
   const double parameters = static_cast<double>(planner::parameters(job.model));
   std::printf(
       "%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"

@@ -35,7 +35,7 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--gpus", o.gpus, "so many of the cluster's").between(1, 1 << 20);
   command.add_option("--global-batch", o.global_batch, "sequences a step");
   command.add_option("--seq", o.sequence, "tokens of a sequence");
-  command.add_option("--precision", o.precision, "of products")
+  command.add_option("--precision", o.precision, "type of matrix products")
       .one_of({"bf16", "f16", "fp8"})
       .show_default();
   command.add_option("--software", o.software, "the program whose efficiencies are assumed")
@@ -45,18 +45,18 @@ void add_layouts(Command& command, PlanOptions& o) {
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup);
   };
-  add("--dp", o.wishes.data, "data-parallel ranks");
-  add("--tp", o.wishes.tensor, "tensor-parallel ranks");
-  add("--pp", o.wishes.stages, "stages of a pipeline");
-  add("--cp", o.wishes.context, "context-parallel ranks");
-  add("--ep", o.wishes.expert, "expert-parallel ranks");
-  add("--virtual", o.wishes.virtual_stages, "chunks of a stage");
-  add("--zero", o.wishes.zero, "ZeRO stage");
-  add("--micro-batch", o.wishes.micro_batch, "sequences of a pass");
-  add("--recompute", o.recompute, "none, selective or full").one_of({"none", "selective", "full"});
-  add("--max-memory", o.max_memory, "of a GPU (default: nine tenths of what it has)")
+  add("--dp", o.constraints.data, "data-parallel ranks");
+  add("--tp", o.constraints.tensor, "tensor-parallel ranks");
+  add("--pp", o.constraints.stages, "stages of a pipeline");
+  add("--cp", o.constraints.context, "context-parallel ranks");
+  add("--ep", o.constraints.expert, "expert-parallel ranks");
+  add("--virtual", o.constraints.virtual_stages, "virtual stages: model chunks a stage");
+  add("--zero", o.constraints.zero, "ZeRO stage");
+  add("--micro-batch", o.constraints.micro_batch, "sequences of a micro-batch");
+  add("--recompute", o.recompute, "activation recomputation").one_of({"none", "selective", "full"});
+  add("--max-memory", o.max_memory, "memory of a GPU to use at most (default: 90%)")
       .type_name("BYTES");
-  add("--min-mfu", o.min_mfu, "percent of the peak");
+  add("--min-mfu", o.min_mfu, "model FLOPs utilization to reach at least, percent");
   constexpr const char* kQuestions = "Questions";
   command.add_option("--tokens", o.tokens, "to train on (2T): also say how many days that takes")
       .type_name("TOKENS")
@@ -76,7 +76,7 @@ void add_layouts(Command& command, PlanOptions& o) {
                    "what the first one's time and memory are made of, and the next mesh");
 }
 
-// Of these one is given, or none: layouts are asked for.
+// At most one of these is given; none: --model is.
 void refuse_several(const Command& command) {
   int faces = 0;
   for (const char* face : {"--predict", "--fit", "--budget", "--fit-laws", "--model"}) {
@@ -103,7 +103,8 @@ void add_plan(CommandLine& line) {
       .add_option("--budget", o->budget,
                   "operations to train with: the best model's size and tokens")
       .type_name("FLOPS");
-  command.add_option("--laws", o->laws, "of --budget: chinchilla, kaplan or a file of --fit-laws");
+  command.add_option("--laws", o->laws,
+                     "scaling laws for --budget: chinchilla, kaplan or a file of --fit-laws");
   command
       .add_option("--fit-laws", o->fit_laws,
                   "fit a scaling law to this table of runs (N, D, L); it goes to --json FILE")

@@ -21,7 +21,7 @@ namespace planner = training::planner;
 // The best layout that fits; nothing where there is none.
 std::optional<planner::PlannedLayout> best_of(const PlanOptions& o, const planner::Job& job) {
   try {
-    const planner::Plans plans = search(job, wishes_of(o), efficiencies_of(o), 1);
+    const planner::Plans plans = search(job, constraints_of(o), efficiencies_of(o), 1);
     if (plans.fitting > 0) return plans.layouts.front();
   } catch (const Error& error) {  // no layout is legal
     if (error.code() != ErrorCode::invalid_argument) throw;
@@ -85,7 +85,7 @@ int largest_micro_batch(const PlanOptions& o, const planner::Job& job) {
   std::optional<planner::PlannedLayout> largest;
   for (int64_t size = 1; size <= job.global_batch; ++size) {
     if (job.global_batch % size != 0) continue;
-    fixed.wishes.micro_batch = size;
+    fixed.constraints.micro_batch = size;
     if (const auto best = best_of(fixed, job)) largest = best;
   }
   if (!largest) throw Error(ErrorCode::unsupported, "not even one sequence fits");

@@ -118,10 +118,7 @@ ModelShape from_config(const ConfigReader& c) {
   m.heads = first_of(c, {"num_attention_heads", "n_head", "n_heads"});
   m.kv_heads = c.whole("num_key_value_heads", m.heads);
   m.vocabulary = c.whole("vocab_size");
-  if (m.layers < 1 || m.hidden < 1 || m.heads < 1 || m.kv_heads < 1 || m.vocabulary < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(c.path(), ": layers, hidden size, heads and vocabulary must be at least 1"));
-  }
+  if (m.heads < 1) throw Error(ErrorCode::invalid_argument, cat(c.path(), ": it has no heads"));
   m.gated = is_gated(c);
   m.has_biases = !m.gated;
   m.feed_forward = first_of(c, {"intermediate_size", "n_inner", "ffn_dim"}, 4 * m.hidden);
@@ -204,6 +201,7 @@ ModelShape load_model_shape(const std::string& name_or_file) {
   const ConfigReader config = ConfigReader::open(path.string());
   ModelShape model = config.has("model") ? from_ours(config) : from_config(config);
   if (model.name.empty()) model.name = path.string();
+  require_possible(model);
   return model;
 }
 

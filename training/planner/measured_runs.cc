@@ -332,6 +332,7 @@ MeasuredRun run_of(const Row& row) {
                               !row.has("notes", "transformer-impl=local");
     job.processor = processor_of(row);
     job.model = model_of(row);
+    require_possible(job.model);
     job.sequence = row.whole("seq", 0);
     job.global_batch = row.whole("gbs", 0);
     const int64_t ranks = row.whole("gpus", 0);

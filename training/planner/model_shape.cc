@@ -1,5 +1,12 @@
 #include "training/planner/model_shape.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
 namespace tutti::training::planner {
 
 namespace {
@@ -62,6 +69,35 @@ int64_t active_parameters(const ModelShape& m) {
         sparse * (parts.all() - parts.expert + parts.expert / m.experts.count * m.experts.chosen);
   }
   return all;
+}
+
+void require_possible(const ModelShape& m) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, cat("model '", m.name, "' ", what),
+                {.remedy = "mend the model's sizes"});
+  };
+  constexpr int64_t kMost = int64_t{1} << 32;
+  for (const auto& [size, what] : {std::pair(m.layers, "layers"),
+                                   {m.hidden, "hidden values"},
+                                   {m.heads, "heads"},
+                                   {m.kv_heads, "heads of keys"},
+                                   {m.head_width, "values of a head"},
+                                   {m.feed_forward, "feed-forward values"},
+                                   {m.vocabulary, "words"}}) {
+    if (size < 1 || size > kMost) refuse(cat("has ", size, " ", what));
+  }
+  const ExpertShape& e = m.experts;
+  for (const int64_t size : {e.count, e.chosen, e.hidden, e.shared, m.positions}) {
+    if (size < 0 || size > kMost) refuse(cat("has a size of ", size));
+  }
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const double widest = std::max({number(m.feed_forward), number(m.heads) * number(m.head_width),
+                                  number(e.count) * number(e.hidden)});
+  const double all = number(m.layers) * 20 * number(m.hidden) * widest;
+  constexpr double kMostParameters = 1e18;
+  if (all + 4 * number(m.vocabulary) * number(m.hidden) > kMostParameters) {
+    refuse("has more than 1e18 parameters");
+  }
 }
 
 double model_operations(const ModelShape& m, int64_t sequence) {

@@ -63,6 +63,9 @@ int64_t active_parameters(const ModelShape& model);
 // + V / 12 L h) of a GPT; Narayanan et al., 2021).
 double model_operations(const ModelShape& model, int64_t sequence);
 
+// Throws Error(invalid_argument) for sizes below 1, and for more parameters than numbers hold.
+void require_possible(const ModelShape& model);
+
 // "gpt3-175b", "llama3-70b" ...
 std::vector<std::string> model_names();
 // A name, a config.json of Hugging Face, or a configuration of ours ({"model": ...}). Throws

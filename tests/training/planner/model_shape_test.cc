@@ -121,7 +121,12 @@ TEST_F(ModelFile, TellsWhatIsWrong) {
                              {"hidden_size", 8},
                              {"num_attention_heads", 2},
                              {"vocab_size", 9}})),
-              HasSubstr("at least 1"));
+              HasSubstr("has 0 layers"));
+  EXPECT_THAT(refusal(write({{"num_hidden_layers", 1'000'000},
+                             {"hidden_size", 1'000'000'000},
+                             {"num_attention_heads", 2},
+                             {"vocab_size", 9}})),
+              HasSubstr("more than 1e18"));
 }
 
 }  // namespace

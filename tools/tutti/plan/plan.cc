@@ -32,9 +32,10 @@ void add_layouts(Command& command, PlanOptions& o) {
   command
       .add_option("--cluster", o.cluster, "a cluster of GPUs: a name, a line or a file; see below")
       .type_name("CLUSTER");
-  command.add_option("--gpus", o.gpus, "so many of the cluster's").between(1, 1 << 20);
-  command.add_option("--global-batch", o.global_batch, "sequences a step");
-  command.add_option("--seq", o.sequence, "tokens of a sequence");
+  command.add_option("-n,--gpus", o.gpus, "number of GPUs of the cluster to use")
+      .between(1, 1 << 20);
+  command.add_option("--global-batch", o.global_batch, "sequences a step").between(1, 1 << 30);
+  command.add_option("--seq", o.sequence, "tokens of a sequence").between(1, 1 << 30);
   command.add_option("--precision", o.precision, "type of matrix products")
       .one_of({"bf16", "f16", "fp8"})
       .show_default();
@@ -45,18 +46,19 @@ void add_layouts(Command& command, PlanOptions& o) {
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup);
   };
-  add("--dp", o.constraints.data, "data-parallel ranks");
-  add("--tp", o.constraints.tensor, "tensor-parallel ranks");
-  add("--pp", o.constraints.stages, "stages of a pipeline");
-  add("--cp", o.constraints.context, "context-parallel ranks");
-  add("--ep", o.constraints.expert, "expert-parallel ranks");
-  add("--virtual", o.constraints.virtual_stages, "virtual stages: model chunks a stage");
-  add("--zero", o.constraints.zero, "ZeRO stage");
-  add("--micro-batch", o.constraints.micro_batch, "sequences of a micro-batch");
+  add("--dp", o.constraints.data, "data-parallel ranks").between(1, 1 << 20);
+  add("--tp", o.constraints.tensor, "tensor-parallel ranks").between(1, 1 << 20);
+  add("--pp", o.constraints.stages, "stages of a pipeline").between(1, 1 << 20);
+  add("--cp", o.constraints.context, "context-parallel ranks").between(1, 1 << 20);
+  add("--ep", o.constraints.expert, "expert-parallel ranks").between(1, 1 << 20);
+  add("--virtual,--vp", o.constraints.virtual_stages, "virtual stages: model chunks a stage")
+      .between(1, 1 << 20);
+  add("--zero", o.constraints.zero, "ZeRO stage").between(0, 3);
+  add("--micro-batch", o.constraints.micro_batch, "sequences of a micro-batch").between(1, 1 << 20);
   add("--recompute", o.recompute, "activation recomputation").one_of({"none", "selective", "full"});
   add("--max-memory", o.max_memory, "memory of a GPU to use at most (default: 90%)")
       .type_name("BYTES");
-  add("--min-mfu", o.min_mfu, "model FLOPs utilization to reach at least, percent");
+  add("--min-mfu", o.min_mfu, "model FLOPs utilization to reach at least, percent").between(0, 100);
   constexpr const char* kQuestions = "Questions";
   command.add_option("--tokens", o.tokens, "to train on (2T): also say how many days that takes")
       .type_name("TOKENS")

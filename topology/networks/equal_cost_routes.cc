@@ -11,6 +11,8 @@ namespace {
 constexpr int32_t kFar = INT32_MAX;
 // Distances that are kept, over all destinations.
 constexpr size_t kMostKept = size_t{128} << 20;
+// Cards of a host that a message is split over.
+constexpr size_t kMostWays = 16;
 
 }  // namespace
 
@@ -35,8 +37,7 @@ const EqualCostRoutes::Distances& EqualCostRoutes::distances_to(int destination)
   return distances;
 }
 
-void EqualCostRoutes::find_nearer(int node, int destination) {
-  const Distances& distances = distances_to(destination);
+void EqualCostRoutes::find_nearer(int node, int destination, const Distances& distances) {
   const auto distance = [&](int of) { return distances[static_cast<size_t>(of)]; };
   nearer_.clear();
   double widest = 0;
@@ -57,13 +58,16 @@ int EqualCostRoutes::find(int from, int to, std::vector<Arc>& arcs) {
   const int destination = ends_[static_cast<size_t>(to)];
   const int start = ends_[static_cast<size_t>(from)];
   if (start == destination) return 1;
-  if (distances_to(destination)[static_cast<size_t>(start)] == kFar) return 0;
+  const Distances& distances = distances_to(destination);
+  if (distances[static_cast<size_t>(start)] == kFar) return 0;
   int ways = 1;
   for (int way = 0; way < ways; ++way) {
     auto digits = static_cast<size_t>(to);
     for (int node = start; node != destination; node = graph_.head(arcs.back())) {
-      find_nearer(node, destination);
-      if (node == start && !forwards(graph_, start)) ways = static_cast<int>(nearer_.size());
+      find_nearer(node, destination, distances);
+      if (node == start && !forwards(graph_, start)) {
+        ways = static_cast<int>(std::min(nearer_.size(), kMostWays));
+      }
       arcs.push_back(nearer_[(digits + static_cast<size_t>(way)) % nearer_.size()]);
       digits /= nearer_.size();
     }

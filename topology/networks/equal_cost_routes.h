@@ -31,7 +31,7 @@ class EqualCostRoutes {
   using Distances = std::vector<int32_t>;  // by node, in links
   const Distances& distances_to(int node);
   // The arcs from this node that lead to the destination, over the fewest links and as wide as any.
-  void find_nearer(int node, int destination);
+  void find_nearer(int node, int destination, const Distances& distances);
 
   const Graph& graph_;
   const std::vector<int>& ends_;

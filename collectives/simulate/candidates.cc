@@ -13,7 +13,6 @@ namespace tutti {
 
 namespace {
 
-constexpr int kMany = 10'000;
 constexpr int kFew = 256;
 
 // What has many ranges in its steps takes as long to make as one of many steps.
@@ -46,8 +45,8 @@ double rough_time(const Program& program, const Shape& shape, double chunk_bytes
   return us;
 }
 
-// What it takes on all ranks, by what it takes on n, 2n and 4n of them: each further doubling adds
-// as much more than the one before as these do. Infinite where it does not run on so few.
+// Extrapolates an algorithm's time from the times on n, 2n and 4n ranks: the differences of further
+// doublings grow by the ratio of these two. Infinite if it does not run on so few ranks.
 //
 //   n    2n    4n      8n ...
 //   |-d1-|--d2--|- d2 (d2/d1) -|        a chain: d2/d1 = 2; a tree: 1; what is all bandwidth: less
@@ -101,11 +100,12 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
     }
   }
-  // Ways through the ranks are what takes time where there are many.
+  // With many ranks the length of paths through them decides, which one rank's sends do not show.
   const int host = network.alike_group_size();
   const int few = (kFew + host - 1) / host * host;
+  const bool extrapolates = shape.ranks >= kManyRanks && 4 * few <= shape.ranks;
   for (SimulationCandidate& candidate : candidates) {
-    if (shape.ranks < kMany || !candidate.excluded.empty()) continue;
+    if (!extrapolates || !candidate.excluded.empty()) continue;
     const double us = extrapolated_us(*candidate.algorithm, shape, few, bytes, network);
     if (std::isfinite(us)) candidate.rough_us = us;
   }

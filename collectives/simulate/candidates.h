@@ -10,12 +10,14 @@
 
 namespace tutti {
 
+inline constexpr int kManyRanks = 10'000;
+
 struct SimulationCandidate {
   const Algorithm* algorithm = nullptr;
   std::string excluded;   // why it is none; empty: it is
   bool too_long = false;  // that is why
-  // As if all ranks did what the busiest of a few does, with no congestion; of 10 000 ranks and
-  // more, by what a few of them take when they are played.
+  // As if all ranks did what the busiest of a few does, without congestion; from kManyRanks ranks
+  // on, extrapolated from what a few of them take when they are played.
   double rough_us = 0;
 };
 

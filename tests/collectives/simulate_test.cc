@@ -396,6 +396,17 @@ TEST(Simulate, EveryAlgorithmEnds) {
   EXPECT_GT(played, 150);
 }
 
+// Part of a host is not played for the whole: such networks are ordered by what one rank does.
+TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
+  Network network(parse_structure("switch:6000;ring:2", {}));
+  ASSERT_EQ(network.alike_group_size(), 6000);
+  const Shape shape{.ranks = 12'000, .layout = Layout::of(network.places(12'000))};
+  const auto candidates =
+      simulation_candidates(Collective::broadcast, shape, 1 << 20, network, 40'000'000);
+  ASSERT_FALSE(candidates.empty());
+  EXPECT_TRUE(std::isfinite(candidates.front().rough_us));
+}
+
 // One rank's sends say nothing of how long a chain is.
 TEST(Simulate, CandidatesForManyRanksAreSortedByWhatFewOfThemTake) {
   const Case c{.network = "fat-tree:hosts=1500,gpus=8", .collective = Collective::broadcast};

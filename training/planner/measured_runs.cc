@@ -46,7 +46,7 @@ class Row {
   }
   std::optional<int64_t> whole(const std::string& column) const {
     const std::optional<double> value = number(column);
-    constexpr double kMost = 1e12;
+    constexpr double kMost = 1e9;  // so that products of two fit
     if (!value || *value < 0 || *value > kMost) return std::nullopt;
     return static_cast<int64_t>(std::llround(*value));
   }
@@ -170,13 +170,32 @@ Precision precision_of(const Row& row) {
   return eight ? Precision::eight : Precision::half;
 }
 
+// Ranks of an axis; `otherwise` if the row does not give it. Throws Unpredictable for more than a
+// cluster may have.
+int axis_in(const Row& row, const char* name, int otherwise) {
+  constexpr double kMost = 1 << 20;
+  if (row.number(name).value_or(0) > kMost) {
+    throw Unpredictable{cat(name, " is ", row.text(name))};
+  }
+  return static_cast<int>(row.whole(name, otherwise));
+}
+
+// The row's ZeRO stage. Throws Unpredictable for one that does not exist.
+std::optional<int> zero_in(const Row& row) {
+  const std::optional<double> stage = row.number("zero");
+  if (!stage) return std::nullopt;
+  if (*stage < 0 || *stage > 3)
+    throw Unpredictable{cat("there is no ZeRO stage ", row.text("zero"))};
+  return static_cast<int>(*stage);
+}
+
 // Virtual stages by column vp or by Megatron's flag in the notes; 0 if neither is there.
 int virtual_stages_in(const Row& row, int stages) {
   constexpr std::string_view kFlag = "num-layers-per-virtual-pipeline-stage=";
   const std::string& notes = row.text("notes");
   const size_t at = notes.find(kFlag);
   const bool lists_flags = row.has("notes", "flags:");
-  if (at == notes.npos) return static_cast<int>(row.whole("vp", lists_flags ? 1 : 0));
+  if (at == notes.npos) return axis_in(row, "vp", lists_flags ? 1 : 0);
   const std::string_view rest = std::string_view(notes).substr(at + kFlag.size());
   const auto layers = parse_number<int64_t>(rest.substr(0, rest.find_first_not_of("0123456789")));
   const int64_t in_stage = row.whole("layers", 0) / stages;
@@ -186,7 +205,7 @@ int virtual_stages_in(const Row& row, int stages) {
 // The row's layout; fields that it does not give are 0.
 Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
   Layout layout;
-  const auto axis = [&](const char* name) { return static_cast<int>(row.whole(name, 1)); };
+  const auto axis = [&](const char* name) { return axis_in(row, name, 1); };
   layout.tensor = axis("tp");
   layout.stages = axis("pp");
   layout.context = axis("cp");
@@ -196,7 +215,7 @@ Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) 
   const bool shares = in_stage % (int64_t{layout.expert} * layout.tensor) == 0 &&
                       !row.has("notes", "expert-tensor-parallel-size=1");
   layout.expert_tensor = shares ? layout.tensor : 1;
-  layout.zero = static_cast<int>(row.whole("zero").value_or(1));
+  layout.zero = zero_in(row).value_or(1);
   layout.recompute = recompute_of(row);
   layout.micro_batch = row.whole("mbs", 0);
   const bool says_sp = row.whole("sp").has_value();
@@ -264,14 +283,14 @@ void add_recomputing(std::vector<Layout>& layouts) {
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   Constraints constraints;
   const auto fix = [&](const char* axis, std::optional<int>& value) {
-    if (const int64_t ranks = row.whole(axis, 0); ranks > 0) value = static_cast<int>(ranks);
+    if (const int ranks = axis_in(row, axis, 0); ranks > 0) value = ranks;
   };
   fix("tp", constraints.tensor);
   fix("pp", constraints.stages);
   fix("dp", constraints.data);
   fix("cp", constraints.context);
   fix("ep", constraints.expert);
-  fix("zero", constraints.zero);
+  constraints.zero = zero_in(row);
   if (const int64_t size = row.whole("mbs", 0); size > 0) constraints.micro_batch = size;
   if (!constraints.context) constraints.context = 1;
   if (!row.text("recompute").empty()) constraints.recompute = recompute_of(row);

@@ -121,8 +121,7 @@ class Pricing {
   void price_pipeline() {
     if (layout_.stages == 1) return;
     time_.bubble = (layout_.stages - 1) * inner_ / layout_.virtual_stages;
-    const double values = count(layout_.micro_batch * job_.sequence * job_.model.hidden) /
-                          layout_.context / layout_.tensor;
+    const double values = tokens_of(job_, layout_) * count(job_.model.hidden) / layout_.tensor;
     const int away = layout_.tensor * layout_.context * layout_.data;
     const double one = message_seconds(job_.cluster, away, kHalfBytes * values);
     const double exposed = is_of_2021(job_.software) ? 1 : 0.3;

@@ -80,6 +80,24 @@ TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
       HasSubstr("TFLOP/s of a processor that has 312"));
 }
 
+// Numbers that no int holds, and products that no int64_t does.
+TEST(MeasuredRuns, SurviveAbsurdCounts) {
+  const std::string model = "gpt,48,6144,24576,48,48,51200";
+  for (const char* axis : {"4294967296", "4294967297", "999999999999"}) {
+    for (const std::string& axes :
+         {std::string(axis) + ",4,,2,1,1,64", "8," + std::string(axis) + ",,2,1,1,64",
+          "8,4," + std::string(axis) + ",2,1,1,64", "8,4,,2," + std::string(axis) + ",1,64"}) {
+      const MeasuredRun run =
+          run_of("1,held,time,A100,64,8,300,25," + model + ",2048," + axes + ",bf16,full,10,,");
+      EXPECT_THAT(run.reason, HasSubstr(axis)) << axes;
+    }
+  }
+  const MeasuredRun large = run_of("1,held,time,A100,64,8,300,25," + model +
+                                   ",900000000,8,4,,2,1,400000000,900000000,bf16,full,,,");
+  ASSERT_EQ(large.reason, "");
+  EXPECT_GT(predict(large, {}).time.transfers, 0);
+}
+
 TEST(MeasuredRuns, RefuseTablesThatAreNone) {
   const auto error_of = [](const std::string& text) -> std::string {
     try {

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/bus_factor.h"
+#include "collectives/simulate/candidates.h"
 #include "collectives/simulate/schedule.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
@@ -31,7 +32,6 @@ constexpr int kSlicesOfGpus = 8;
 constexpr int64_t kMostStepsInSlices = 400'000'000;
 constexpr int64_t kMostWorkTried = 20'000'000;
 constexpr int kFewRanks = 128;
-constexpr int kManyRanks = 10'000;
 
 struct Row {
   const Algorithm* algorithm = nullptr;

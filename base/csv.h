@@ -14,7 +14,7 @@ struct CsvRow {
   std::vector<std::string> values;
 };
 
-// Empty lines are left out. Throws Error(invalid_argument) for a quote that is not closed.
+// Skips empty lines. Throws Error(invalid_argument) for a quote that is not closed.
 std::vector<CsvRow> parse_csv(std::string_view text);
 
 }  // namespace tutti

@@ -18,10 +18,14 @@ size_t PredictionErrors::size_class(double bytes) {
   return bytes < MiB ? 0 : bytes < 256 * MiB ? 1 : 2;
 }
 
-Interval PredictionErrors::around(double time, double bytes) const {
+Interval interval_around(double value, double deviation) {
   constexpr double kNinety = 1.645;  // standard deviations to each side
-  const double factor = std::exp(kNinety * deviation[size_class(bytes)]);
-  return {.low = time / factor, .high = time * factor};
+  const double factor = std::exp(kNinety * deviation);
+  return {.low = value / factor, .high = value * factor};
+}
+
+Interval PredictionErrors::around(double time, double bytes) const {
+  return interval_around(time, deviation[size_class(bytes)]);
 }
 
 void ErrorTally::add(double bytes, double log_error) {

@@ -13,6 +13,10 @@ struct Interval {
   double high = 0;
 };
 
+// 90% interval around a predicted value whose log(measured / predicted) has this standard
+// deviation.
+Interval interval_around(double value, double deviation);
+
 class PredictionErrors {
  public:
   // Size classes of a call: below 1 MiB, below 256 MiB, above.

@@ -57,7 +57,7 @@ class Ways {
                 cat("there is no way from rank ", rank, " to rank ", peer));
   }
   double latency_us() const { return network_.slowest_us(arcs_, ways_); }
-  // Of a message, what each of its ways carries.
+  // Part of a message that each of its ways carries.
   double part() const { return 1.0 / ways_; }
 
  private:

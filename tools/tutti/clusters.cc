@@ -52,7 +52,6 @@ void add_members(const Json& from, Json& to) {
 }  // namespace
 
 int simulate_on_cluster(const ClusterQuestion& q) {
-  Json document = head_of(q);
   Json results = Json::array();
   std::printf("%s%14s  %-14s %12s %12s %12s %12s %12s\n", title(q).c_str(), "bytes", "algorithm",
               "time us", "low us", "high us", "algbw GB/s", "busbw GB/s");
@@ -65,10 +64,7 @@ int simulate_on_cluster(const ClusterQuestion& q) {
     results.push_back(to_json(q, bytes, prediction));
   }
   std::printf("NCCL's algorithms, predicted; %s.\n", kIntervalMeaning);
-  if (q.json.empty()) return 0;
-  add_members(results[0], document);
-  document["results"] = results;
-  write_file(q.json, document.dump(2) + "\n");
+  write_results(q.json, head_of(q), results);
   return 0;
 }
 

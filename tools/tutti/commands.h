@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tools/launcher/launcher.h"
 #include "training/setup/command_line.h"
 
@@ -48,6 +49,10 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 
 // Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
+
+// Writes `document` with the members of results[0] and, as "results", all of them. No file where
+// the path is empty.
+void write_results(const std::string& path, Json document, const Json& results);
 
 // Throws UsageError where more are to be left than there are.
 void check_min_ranks(std::optional<int> min_ranks, int ranks);

@@ -2,7 +2,6 @@
 #include "tools/tutti/explain.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -163,23 +162,21 @@ int run(const ExplainOptions& options) {
                    {"bytes", question.bytes},   {"dtype", name(wanted.dtype)},
                    {"transport", on.transport}, {"source", on.costs},
                    {"chosen", chosen.name},     {"algorithms", Json::array()}};
-  std::string bound;
-  std::array<char, 96> between = {};
+  Prediction its;
   for (const Candidate& candidate : on.planner.explain(wanted)) {
     const bool is_chosen = candidate.algorithm == &chosen;
     print(candidate, question, is_chosen);
     document["algorithms"].push_back(to_json(candidate, question));
-    if (!is_chosen) continue;
-    const Prediction& p = candidate.prediction;
-    add_time(question, p.seconds, document);
-    const Interval interval = question.interval_us(p.seconds);
-    std::snprintf(between.data(), between.size(), "%.2f us, from %.2f to %.2f", 1e6 * p.seconds,
-                  interval.low, interval.high);
-    if (!p.rough) bound = bound_of(p, on.hosts);
+    if (is_chosen) its = candidate.prediction;
   }
+  add_time(question, its.seconds, document);
+  const Interval interval = question.interval_us(its.seconds);
   std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
-  std::printf("%s: %s: %s.\n", chosen.name.c_str(), between.data(), kIntervalMeaning);
-  if (!bound.empty()) std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound.c_str());
+  std::printf("%s: %.2f us, from %.2f to %.2f: %s.\n", chosen.name.c_str(), 1e6 * its.seconds,
+              interval.low, interval.high, kIntervalMeaning);
+  if (!its.rough) {
+    std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound_of(its, on.hosts).c_str());
+  }
   if (json_file.is_open()) json_file << document.dump(2) << '\n';
   return 0;
 }

@@ -59,4 +59,11 @@ void write_file(const std::string& path, const std::string& text) {
   }
 }
 
+void write_results(const std::string& path, Json document, const Json& results) {
+  if (path.empty()) return;
+  for (const Json::Member& member : results[0].items()) document[member.name] = member.value;
+  document["results"] = results;
+  write_file(path, document.dump(2) + "\n");
+}
+
 }  // namespace tutti::tool

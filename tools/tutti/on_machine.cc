@@ -124,13 +124,10 @@ int simulate_on_machine(const MachineSimulation& q) {
                        {"busbw_GBps", busbw}});
   }
   std::printf("Our algorithms; %s.\n", kIntervalMeaning);
-  if (q.json.empty()) return 0;
-  Json document = {{"collective", name(q.collective)}, {"topology", q.machine.file},
-                   {"cluster", q.machine.file},        {"ranks", ranks},
-                   {"hosts", on.hosts.count()},        {"source", on.costs}};
-  for (const Json::Member& member : results[0].items()) document[member.name] = member.value;
-  document["results"] = results;
-  write_file(q.json, document.dump(2) + "\n");
+  const Json document = {{"collective", name(q.collective)}, {"topology", q.machine.file},
+                         {"cluster", q.machine.file},        {"ranks", ranks},
+                         {"hosts", on.hosts.count()},        {"source", on.costs}};
+  write_results(q.json, document, results);
   return 0;
 }
 

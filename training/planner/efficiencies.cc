@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/text.h"
 
 namespace tutti::training::planner {
@@ -64,10 +66,9 @@ bool is_fsdp(Software software) {
 Software software_named(std::string_view name) {
   const auto found = std::ranges::find(kNames, name);
   if (found != kNames.end()) return static_cast<Software>(found - kNames.begin());
-  std::string names;
-  for (const std::string_view known : kNames) names += cat(names.empty() ? "" : ", ", known);
+  const std::vector<std::string> known(kNames.begin(), kNames.end());
   throw Error(ErrorCode::invalid_argument, cat("there is no program '", name, "'"),
-              {.remedy = cat("use one of ", names)});
+              {.remedy = cat("use one of ", listed(known))});
 }
 
 const KnobInfo& info(Knob knob) { return kInfos[static_cast<size_t>(knob)]; }

@@ -37,6 +37,16 @@ double message_seconds(const Cluster& cluster, int away, double bytes) {
   return kStart + bytes / (1e9 * GBps);
 }
 
+double micro_batches_of(const Job& job, const Layout& layout) {
+  return count(job.global_batch) / layout.data / count(layout.micro_batch);
+}
+
+double peak_of(const Job& job) {
+  const Processor& processor = job.processor;
+  const bool eight = job.precision == Precision::eight;
+  return 1e12 * (eight ? processor.eight_TFLOPs : processor.half_TFLOPs);
+}
+
 double tokens_of(const Job& job, const Layout& layout) {
   return count(layout.micro_batch * job.sequence) / layout.context;
 }

@@ -48,6 +48,10 @@ double message_seconds(const Cluster& cluster, int away, double bytes);
 
 inline constexpr double kHalfBytes = 2;  // bytes of a 16-bit value
 inline double count(int64_t values) { return static_cast<double>(values); }
+// Micro-batches of a step on one rank.
+double micro_batches_of(const Job& job, const Layout& layout);
+// Peak FLOP/s of a processor in the job's precision.
+double peak_of(const Job& job);
 // Tokens of a micro-batch on one rank.
 double tokens_of(const Job& job, const Layout& layout);
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "training/hugging_face/config_reader.h"
 #include "training/models/registry.h"
@@ -189,14 +190,11 @@ ModelShape load_model_shape(const std::string& name_or_file) {
   std::filesystem::path path = name_or_file;
   if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
   if (!std::filesystem::exists(path, ignored)) {
-    const std::string near = nearest(name_or_file, model_names());
-    std::string names;
-    for (const ModelShape& model : known()) names += cat(names.empty() ? "" : ", ", model.name);
     throw Error(ErrorCode::invalid_argument, cat("there is no model '", name_or_file, "'"),
-                {.remedy = cat(near.empty() ? "" : cat("did you mean ", near, "? "),
+                {.remedy = cat(did_you_mean(name_or_file, model_names()),
                                "Give a config.json of Hugging Face, a configuration of `tutti "
                                "train`, or one of ",
-                               names)});
+                               listed(model_names()))});
   }
   const ConfigReader config = ConfigReader::open(path.string());
   ModelShape model = config.has("model") ? from_ours(config) : from_config(config);

@@ -11,15 +11,12 @@ namespace {
 class Roofline {
  public:
   Roofline(const Job& job, const Efficiencies& efficiencies)
-      : processor_(job.processor),
-        half_(1e12 * processor_.half_TFLOPs * efficiencies.products(processor_, false)),
-        bandwidth_(1e9 * processor_.memory_GBps * efficiencies[Knob::memory]),
-        written_(efficiencies[Knob::written]) {
-    const bool eight = job.precision == Precision::eight;
-    rate_ =
-        eight ? 1e12 * processor_.eight_TFLOPs * efficiencies.products(processor_, true) : half_;
-    rate_ /= efficiencies.time_of(job.software);
-  }
+      : multiprocessors_(job.processor.multiprocessors),
+        rate_(peak_of(job) *
+              efficiencies.products(job.processor, job.precision == Precision::eight) /
+              efficiencies.time_of(job.software)),
+        bandwidth_(1e9 * job.processor.memory_GBps * efficiencies[Knob::memory]),
+        written_(efficiencies[Knob::written]) {}
 
   // Time of an m x k by k x n product. Tiles of 128 x 256 results are computed in waves of one tile
   // a multiprocessor; the last wave may be partly idle. Sizes that are no multiple of 8 or 64 are
@@ -27,13 +24,12 @@ class Roofline {
   double product(double m, double n, double k) const {
     const double rows = std::ceil(m / 128);
     const double columns = std::ceil(n / 128);
-    const double rounds = rows * columns / 2 / processor_.multiprocessors;
+    const double rounds = rows * columns / 2 / multiprocessors_;
     const double filled = rounds / std::ceil(rounds) * (m * n) / (rows * columns * 128 * 128);
     return 2 * m * n * k / (rate_ * std::max(filled, 0.3) * aligned(n, k)) +
            written_ * moved(kHalfBytes * m * n);
   }
   double moved(double bytes) const { return bytes / bandwidth_; }
-  double half_rate() const { return half_; }
 
  private:
   static double aligned(double n, double k) {
@@ -45,11 +41,10 @@ class Roofline {
     return part;
   }
 
-  const Processor& processor_;
-  double half_;
+  double multiprocessors_;
+  double rate_;
   double bandwidth_;
   double written_;
-  double rate_ = 0;
 };
 
 double projections(const Job& job, const Layout& layout, const Roofline& on) {

@@ -146,7 +146,6 @@ ModelShape model_of(const Row& row) {
 }
 
 Cluster cluster_of(const Row& row, const Processor& processor, int64_t ranks) {
-  Cluster cluster;
   const int64_t each = std::min(row.whole("gpus_per_node", processor.usual_host), ranks);
   const double inside = row.number("intra_GBps").value_or(processor.link_GBps);
   const double card = row.number("inter_GBps").value_or(processor.card_GBps);
@@ -327,16 +326,12 @@ MemoryRules memory_rules_of(const Row& row, Software software) {
 
 // Rejects rows whose time exceeds the processor's peak.
 void require_possible(const Job& job, const Layout& layout, double seconds) {
-  const double rate = 1e-12 * count(job.global_batch) * model_operations(job.model, job.sequence) /
-                      (seconds * layout.ranks());
-  const double peak =
-      job.precision == Precision::eight ? job.processor.eight_TFLOPs : job.processor.half_TFLOPs;
-  if (rate > peak) {
-    throw Unpredictable{cat("its time would take ", std::lround(rate),
-                            " TFLOP/s of a processor that "
-                            "has ",
-                            std::lround(peak), ": the batch, the time or a size is wrong")};
-  }
+  const double part = mfu(job, layout, seconds);
+  if (part <= 1) return;
+  const double peak = 1e-12 * peak_of(job);
+  throw Unpredictable{cat("its time would take ", std::lround(part * peak),
+                          " TFLOP/s of a processor that has ", std::lround(peak),
+                          ": the batch, the time or a size is wrong")};
 }
 
 MeasuredRun run_of(const Row& row) {

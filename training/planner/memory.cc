@@ -69,14 +69,15 @@ Interval memory_interval(double bytes) {
   return {.low = bytes / kFactor, .high = bytes * kFactor};
 }
 
-double zero_bytes(double parameters, int stage, double ranks, double states) {
-  const double of_states = states / (stage >= 1 ? ranks : 1);
-  const double of_gradients = kHalfBytes / (stage >= 2 ? ranks : 1);
-  const double of_parameters = kHalfBytes / (stage >= 3 ? ranks : 1);
-  return parameters * (of_parameters + of_gradients + of_states);
-}
-
 namespace {
+
+// Adds parameters, gradients and states of `parameters` parameters, sharded by ZeRO's stage.
+void add_states(double parameters, int stage, double ranks, const MemoryRules& rules,
+                MemoryUse& use) {
+  use.parameters += parameters * rules.parameter / (stage >= 3 ? ranks : 1);
+  use.gradients += parameters * rules.gradient / (stage >= 2 ? ranks : 1);
+  use.states += parameters * rules.states / (stage >= 1 ? ranks : 1);
+}
 
 class Counting {
  public:
@@ -103,12 +104,13 @@ class Counting {
     double shared = (layers - sparse) * count(dense.all() - dense.norms) / t +
                     sparse * count(mixed.attention + mixed.feed_forward) / t +
                     layers * count(dense.norms);
-    if (first) shared += words * count(m.hidden) / t + count(m.positions * m.hidden);
-    if (last && (!first || !m.tied)) shared += words * count(m.hidden) / t;
+    const double embedding = words * count(m.hidden) / t;
+    if (first) shared += embedding + count(m.positions * m.hidden);
+    if (last && (!first || !m.tied)) shared += embedding;
     const double expert = sparse * count(mixed.expert) / layout_.expert / layout_.expert_tensor;
     MemoryUse use;
-    add_states(shared, data_group(layout_).ranks, use);
-    add_states(expert, expert_data_group(layout_).ranks, use);
+    add_states(shared, layout_.zero, data_group(layout_).ranks, rules_, use);
+    add_states(expert, layout_.zero, expert_data_group(layout_).ranks, rules_, use);
     use.activations = activations(stage, layers, sparse);
     if (last) use.buffers = output_bytes(words / t);
     if (layout_.zero == 3) {
@@ -120,20 +122,12 @@ class Counting {
   }
 
  private:
-  void add_states(double parameters, double ranks, MemoryUse& use) const {
-    const int zero = layout_.zero;
-    use.parameters += parameters * rules_.parameter / (zero >= 3 ? ranks : 1);
-    use.gradients += parameters * rules_.gradient / (zero >= 2 ? ranks : 1);
-    use.states += parameters * rules_.states / (zero >= 1 ? ranks : 1);
-  }
-
   // Micro-batches in flight: p - stage by 1F1B; interleaved 2 (p - 1 - stage) + (v - 1) p + 1
   // chunks (Narayanan et al., 2021).
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;
-    const double micro_batches =
-        std::max(1.0, count(job_.global_batch) / layout_.data / count(layout_.micro_batch));
+    const double micro_batches = std::max(1.0, micro_batches_of(job_, layout_));
     double in_flight = std::min(micro_batches, p - stage);
     if (v > 1) in_flight = (2 * (p - 1 - stage) + (v - 1) * p + 1) / v;
     const double dense = activations_of_layer(job_, layout_, false);
@@ -161,6 +155,12 @@ class Counting {
 };
 
 }  // namespace
+
+double zero_bytes(double parameters, int stage, double ranks, double states) {
+  MemoryUse use;
+  add_states(parameters, stage, ranks, {.gradient = kHalfBytes, .states = states}, use);
+  return use.total();
+}
 
 double measured_memory(const Job& job, const Layout& layout, const MemoryRules& rules) {
   if (rules.measure == MemoryMeasure::all) return memory_use(job, layout, rules).total();

@@ -50,13 +50,11 @@ LayerParameters layer_parameters(const ModelShape& m, bool sparse) {
   return parts;
 }
 
-int64_t embedding_parameters(const ModelShape& m, int64_t padded) { return padded * m.hidden; }
-
 int64_t parameters(const ModelShape& m) {
   const int64_t sparse = m.sparse_layers();
   int64_t all = (m.layers - sparse) * layer_parameters(m, false).all();
   if (sparse > 0) all += sparse * layer_parameters(m, true).all();
-  all += (m.tied ? 1 : 2) * embedding_parameters(m, m.vocabulary);
+  all += (m.tied ? 1 : 2) * m.vocabulary * m.hidden;
   return all + m.positions * m.hidden + (m.has_biases ? 2 : 1) * m.hidden;
 }
 

@@ -52,8 +52,6 @@ struct LayerParameters {
   int64_t all() const { return attention + feed_forward + expert + norms; }
 };
 LayerParameters layer_parameters(const ModelShape& model, bool sparse);
-// Parameters of an embedding of `padded` words.
-int64_t embedding_parameters(const ModelShape& model, int64_t padded);
 // Parameters of the whole model, vocabulary unpadded.
 int64_t parameters(const ModelShape& model);
 // Parameters that a token is multiplied with: no embeddings, the chosen experts only.

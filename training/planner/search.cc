@@ -186,10 +186,8 @@ std::string why_illegal(const Job& job, const Layout& l) {
 }
 
 double mfu(const Job& job, const Layout& layout, double seconds) {
-  const double peak =
-      job.precision == Precision::eight ? job.processor.eight_TFLOPs : job.processor.half_TFLOPs;
   return count(job.global_batch) * model_operations(job.model, job.sequence) /
-         (seconds * layout.ranks() * peak * 1e12);
+         (seconds * layout.ranks() * peak_of(job));
 }
 
 PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& efficiencies,

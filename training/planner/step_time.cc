@@ -70,7 +70,7 @@ struct RankParameters {
 class Pricing {
  public:
   Pricing(const Job& job, const Layout& layout, const Efficiencies& e)
-      : job_(job), layout_(layout), e_(e), micro_batches_(micro_batches()) {}
+      : job_(job), layout_(layout), e_(e), micro_batches_(micro_batches_of(job, layout)) {}
 
   StepTime price() {
     price_stage();
@@ -86,10 +86,6 @@ class Pricing {
   }
 
  private:
-  double micro_batches() const {
-    return count(job_.global_batch) / layout_.data / count(layout_.micro_batch);
-  }
-
   // Layers are distributed evenly. If they do not divide, the last stage has fewer of them beside
   // the output layer.
   void price_stage() {
@@ -136,7 +132,7 @@ class Pricing {
     const LayerParameters mixed = layer_parameters(m, m.experts.count > 0);
     const double all = (count(m.layers) - sparse) * count(dense.all()) +
                        sparse * count(mixed.all() - mixed.expert);
-    const double ends = 2 * count(embedding_parameters(m, padded_vocabulary(job_, layout_)));
+    const double ends = 2 * count(padded_vocabulary(job_, layout_)) * count(m.hidden);
     const double cut = layout_.tensor * layout_.stages;
     mine_.dense = (all + ends) / cut;
     mine_.expert =
@@ -218,9 +214,7 @@ Interval time_interval(const Job& job, double seconds) {
   // Standard deviations of log(measured / predicted) over published runs (README.md).
   constexpr double kDense = 0.11;
   constexpr double kExperts = 0.35;
-  constexpr double kNinety = 1.645;
-  const double factor = std::exp(kNinety * (job.model.experts.count > 0 ? kExperts : kDense));
-  return {.low = seconds / factor, .high = seconds * factor};
+  return interval_around(seconds, job.model.experts.count > 0 ? kExperts : kDense);
 }
 
 std::string bound_of(const StepTime& time) {

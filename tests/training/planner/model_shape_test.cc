@@ -51,7 +51,7 @@ class ModelFile : public ::testing::Test {
   }
 };
 
-// What is planned is what is trained: the same numbers from the model itself.
+// Shapes for planning agree with the models that are trained.
 TEST_F(ModelFile, OfOursHasTheParametersOfTheModelThatIsMade) {
   for (const Json& model : {Json({{"kind", "gpt2"},
                                   {"layers", 3},

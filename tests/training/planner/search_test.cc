@@ -76,7 +76,9 @@ TEST(Search, FindsTheBestOfAll) {
     const Plans plans = search(job, constraints, {}, 5);
     SCOPED_TRACE(job.model.name + ": " + to_text(plans.layouts.front().layout));
     EXPECT_EQ(plans.layouts.front().fits, best.fits);
-    if (best.fits) EXPECT_DOUBLE_EQ(plans.layouts.front().time.total(), best.time.total());
+    if (best.fits) {
+      EXPECT_DOUBLE_EQ(plans.layouts.front().time.total(), best.time.total());
+    }
   }
 }
 
@@ -146,8 +148,12 @@ TEST(Search, PicksThePapersShapeForWeakScaling) {
     EXPECT_GT(plans.fitting, 0u);
     EXPECT_LE(best.tensor, 8);
     EXPECT_GT(best.data, 1);
-    if (parameters(job.model) > 30e9) EXPECT_GT(best.tensor * best.stages, 8);
-    if (parameters(job.model) < 4e9) EXPECT_EQ(best.stages, 1);
+    if (parameters(job.model) > 30e9) {
+      EXPECT_GT(best.tensor * best.stages, 8);
+    }
+    if (parameters(job.model) < 4e9) {
+      EXPECT_EQ(best.stages, 1);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "training/planner/efficiencies.h"
 #include "training/planner/search.h"
 
@@ -43,6 +44,8 @@ struct PlanOptions {
 
 training::planner::Efficiencies efficiencies_of(const PlanOptions& options);
 
+// Seconds of each part of a step.
+Json step_parts_of(const training::planner::StepTime& time);
 // Throws UsageError for what is missing.
 training::planner::Job job_of(const PlanOptions& options);
 // Constraints from all options, --recompute, --max-memory and --min-mfu included.

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "collectives/cluster/cluster.h"
 #include "tools/tutti/commands.h"
@@ -38,13 +39,7 @@ std::string why(const PlannedLayout& planned) {
   return cat("bound by ", planner::bound_of(planned.time));
 }
 
-Json parts_of(const planner::StepTime& t) {
-  return {{"computing", t.computing}, {"tensor", t.tensor}, {"context", t.context},
-          {"dispatch", t.dispatch},   {"bubble", t.bubble}, {"transfers", t.transfers},
-          {"gathers", t.gathers},     {"sums", t.sums},     {"update", t.update}};
-}
-
-Json parts_of(const planner::MemoryUse& m) {
+Json memory_parts_of(const planner::MemoryUse& m) {
   return {{"parameters", m.parameters},   {"gradients", m.gradients}, {"states", m.states},
           {"activations", m.activations}, {"buffers", m.buffers},     {"other", m.other}};
 }
@@ -70,8 +65,8 @@ Json to_json(const planner::Job& job, const PlannedLayout& planned) {
                {"memory_bytes", planned.memory.total()},
                {"fits", planned.fits},
                {"why", why(planned)},
-               {"step_parts_s", parts_of(planned.time)},
-               {"memory_parts_bytes", parts_of(planned.memory)}};
+               {"step_parts_s", step_parts_of(planned.time)},
+               {"memory_parts_bytes", memory_parts_of(planned.memory)}};
   const std::string command = train_command(job, l);
   json["command"] = command.empty() ? Json(nullptr) : Json(command);
   return json;
@@ -89,7 +84,7 @@ void print(const planner::Job& job, const PlannedLayout& planned) {
 void print_why(const planner::Plans& plans) {
   const PlannedLayout& best = plans.layouts.front();
   std::printf("\nThe first one's step:");
-  const Json time = parts_of(best.time);
+  const Json time = step_parts_of(best.time);
   for (const Json::Member& part : time.items()) {
     const double seconds = part.value.get<double>();
     if (seconds > 0) {
@@ -97,7 +92,7 @@ void print_why(const planner::Plans& plans) {
     }
   }
   std::printf("\nIts memory, GiB:");
-  const Json memory = parts_of(best.memory);
+  const Json memory = memory_parts_of(best.memory);
   for (const Json::Member& part : memory.items()) {
     const double bytes = part.value.get<double>();
     if (bytes > 0) std::printf(" %s %.1f", part.name.c_str(), bytes / planner::kGiB);
@@ -116,6 +111,12 @@ void print_why(const planner::Plans& plans) {
 
 }  // namespace
 
+Json step_parts_of(const planner::StepTime& t) {
+  return {{"computing", t.computing}, {"tensor", t.tensor}, {"context", t.context},
+          {"dispatch", t.dispatch},   {"bubble", t.bubble}, {"transfers", t.transfers},
+          {"gathers", t.gathers},     {"sums", t.sums},     {"update", t.update}};
+}
+
 planner::Job job_of(const PlanOptions& o) {
   require(o);
   planner::Job job;
@@ -123,13 +124,10 @@ planner::Job job_of(const PlanOptions& o) {
   job.cluster = load_cluster(o.cluster, o.gpus);
   const auto processor = planner::processor_named(job.cluster.gpu);
   if (!processor) {
-    std::string names;
-    for (const std::string& name : planner::processor_names()) {
-      names += cat(names.empty() ? "" : ", ", name);
-    }
-    throw Error(ErrorCode::invalid_argument,
-                cat("what a GPU '", job.cluster.gpu, "' computes is not known"),
-                {.where = "--cluster", .remedy = cat("name one of ", names)});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("what a GPU '", job.cluster.gpu, "' computes is not known"),
+        {.where = "--cluster", .remedy = cat("name one of ", listed(planner::processor_names()))});
   }
   job.processor = *processor;
   job.sequence = *o.sequence;

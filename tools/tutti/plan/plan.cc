@@ -42,7 +42,7 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--software", o.software, "the program whose efficiencies are assumed")
       .one_of({"megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"})
       .show_default();
-  constexpr const char* kGroup = "What is fixed; all else is searched";
+  constexpr const char* kGroup = "Fixed axes (all others are searched)";
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup);
   };

@@ -49,10 +49,7 @@ Json to_json(const planner::MeasuredRun& run, const planner::Efficiencies& effic
   row["mem_gib"] = p.measured_memory / (percent ? 1 : planner::kGiB);
   row["fits"] = p.memory.total() <= job.processor.memory_GiB * planner::kGiB;
   row["bound_by"] = planner::bound_of(p.time);
-  const planner::StepTime& t = p.time;
-  row["parts_s"] = {{"computing", t.computing}, {"tensor", t.tensor}, {"context", t.context},
-                    {"dispatch", t.dispatch},   {"bubble", t.bubble}, {"transfers", t.transfers},
-                    {"gathers", t.gathers},     {"sums", t.sums},     {"update", t.update}};
+  row["parts_s"] = step_parts_of(p.time);
   if (run.seconds) row["measured_s"] = *run.seconds;
   if (run.memory) row["measured_gib"] = *run.memory;
   return row;

@@ -95,10 +95,7 @@ int simulate_on_gpus(const SimulateOptions& o, Collective collective,
                          {"best", is_best}});
     }
   }
-  if (o.json.empty()) return 0;
-  for (const Json::Member& member : results[0].items()) document[member.name] = member.value;
-  document["results"] = results;
-  write_file(o.json, document.dump(2) + "\n");
+  write_results(o.json, document, results);
   return 0;
 }
 

@@ -178,13 +178,11 @@ class Play {
 
   // What was found for the first size is at the top, too.
   void write_json() const {
-    if (o_.json.empty()) return;
-    Json document = {{"collective", o_.what}, {"topology", o_.topology}, {"ranks", on_.ranks}};
-    const Json first = to_json(rows_[0]);
-    for (const Json::Member& member : first.items()) document[member.name] = member.value;
-    document["results"] = Json::array();
-    for (const Row& row : rows_) document["results"].push_back(to_json(row));
-    write_file(o_.json, document.dump(2) + "\n");
+    Json results = Json::array();
+    for (const Row& row : rows_) results.push_back(to_json(row));
+    write_results(o_.json,
+                  {{"collective", o_.what}, {"topology", o_.topology}, {"ranks", on_.ranks}},
+                  results);
   }
 
   const SimulateOptions& o_;

@@ -250,20 +250,17 @@ class TrainPlay {
 
   // What was found for the quickest is at the top, too.
   void write_json() const {
-    if (o_.json.empty()) return;
-    Json document = {{"topology", o_.topology},
-                     {"ranks", on_.ranks},
-                     {"data_ranks", data_},
-                     {"tensor_ranks", o_.tensor},
-                     {"stages", o_.stages},
-                     {"zero", work_.zero.stage},
-                     {"schedule", plan_.schedule.name},
-                     {"micro_batches", o_.micro_batches}};
-    const Json best = to_json(rows_[0]);
-    for (const Json::Member& member : best.items()) document[member.name] = member.value;
-    document["results"] = Json::array();
-    for (const StepRow& row : rows_) document["results"].push_back(to_json(row));
-    write_file(o_.json, document.dump(2) + "\n");
+    const Json document = {{"topology", o_.topology},
+                           {"ranks", on_.ranks},
+                           {"data_ranks", data_},
+                           {"tensor_ranks", o_.tensor},
+                           {"stages", o_.stages},
+                           {"zero", work_.zero.stage},
+                           {"schedule", plan_.schedule.name},
+                           {"micro_batches", o_.micro_batches}};
+    Json results = Json::array();
+    for (const StepRow& row : rows_) results.push_back(to_json(row));
+    write_results(o_.json, document, results);
   }
 
   const SimulateOptions& o_;

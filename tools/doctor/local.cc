@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
+#include "base/host_memory.h"
 #include "base/host_name.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -69,51 +70,13 @@ std::string build_of_this_program() {
 
 uint64_t limit_of(rlim_t value) { return value == RLIM_INFINITY ? HostFacts::kUnlimited : value; }
 
-// What follows `name` in /proc/meminfo, in bytes.
-uint64_t memory_of(const std::string& name) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string key;
-    uint64_t kilobytes = 0;
-    if (words >> key >> kilobytes && key == name + ":") return kilobytes << 10;
-  }
-  return 0;
-}
-
-// The least limit of memory from this process's control group up to the root.
-uint64_t container_memory() {
-  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // the first version writes a huge number
-  uint64_t least = HostFacts::kUnlimited;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // "4:memory:/path" in the first version, "0::/path" in the second.
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = cat(",", line.substr(first + 1, second - first - 1), ",");
-    const bool is_first_version = controllers.find(",memory,") != std::string::npos;
-    if (!is_first_version && controllers != ",,") continue;
-    const fs::path root = is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-    const char* name = is_first_version ? "memory.limit_in_bytes" : "memory.max";
-    // A container sees its own group as the root, so that the path may lead nowhere.
-    for (fs::path path = line.substr(second + 1);; path = path.parent_path()) {
-      std::ifstream file(root / path.relative_path() / name);
-      uint64_t bytes = 0;
-      if (file >> bytes && bytes < kNoLimit) least = std::min(least, bytes);
-      if (path.relative_path().empty()) break;
-    }
-  }
-  return least;
-}
-
 void look_at_limits(HostFacts& facts) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) facts.memlock = limit_of(limit.rlim_cur);
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files = limit_of(limit.rlim_max);
-  facts.memory = memory_of("MemTotal");
-  facts.memory_available = memory_of("MemAvailable");
-  facts.container_memory = container_memory();
+  facts.memory = host_memory();
+  facts.memory_available = available_host_memory();
+  facts.container_memory = container_memory().value_or(HostFacts::kUnlimited);
   struct statvfs shm {};
   if (::statvfs("/dev/shm", &shm) == 0) {
     facts.shm_size = uint64_t{shm.f_blocks} * shm.f_frsize;

@@ -23,6 +23,12 @@ inline constexpr char kClusterHelp[] =
 inline constexpr char kIntervalMeaning[] =
     "of ten measurements, nine should lie between low and high";
 
+// As load_cluster(), and besides topology files (NCCL's, RCCL's, hwloc's) and networks that `tutti
+// simulate` plays: the GPUs, links and cards of their first host, and as many hosts. `gpu`: the
+// GPUs' name, where the file does not tell which they are. Throws Error(invalid_argument).
+Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ranks,
+                                 const std::string& gpu);
+
 struct ClusterQuestion {
   tutti::Cluster cluster;
   std::string text;  // as it was given

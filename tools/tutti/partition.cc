@@ -15,11 +15,11 @@
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/train/report.h"
-#include "training/core/random.h"
 #include "training/pipeline/profile.h"
 #include "training/pipeline/profile_json.h"
 #include "training/setup/flags.h"
 #include "training/setup/options.h"
+#include "training/setup/random_batch.h"
 
 namespace tutti::tool {
 namespace {
@@ -75,43 +75,11 @@ Cluster cluster_of(const PartitionOptions& options) {
   return cluster;
 }
 
-// Samples that make sense for a model, and nothing more.
-struct RandomBatch {
-  RandomBatch(const Json& model, int64_t samples, int64_t targets_per_sample) {
-    const bool images_wanted = training::kind_of(model).traits.inputs == training::Inputs::images;
-    const auto size = [&](const char* name) { return model.at(name).get<int64_t>(); };
-    const auto count = [&](int64_t each) { return static_cast<size_t>(samples * each); };
-    const auto number = [](size_t i, int64_t bound) {
-      const uint64_t bits = training::random_bits(1, 0, i);
-      return static_cast<int32_t>(training::scale_below(bits, static_cast<uint64_t>(bound)));
-    };
-    const int64_t kinds = size(images_wanted ? "classes" : "vocabulary");
-    targets.resize(count(targets_per_sample));
-    for (size_t i = 0; i < targets.size(); ++i) targets[i] = number(i, kinds);
-    if (images_wanted) {
-      images.resize(count(size("channels") * size("height") * size("width")));
-      for (size_t i = 0; i < images.size(); ++i) {
-        images[i] = static_cast<float>(number(i, 256)) / 255.0f;
-      }
-    } else {
-      tokens.resize(count(size("context")));
-      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = number(i, kinds);
-    }
-    batch = {.samples = samples, .tokens = tokens, .features = images, .targets = targets};
-  }
-  RandomBatch(const RandomBatch&) = delete;
-  RandomBatch& operator=(const RandomBatch&) = delete;
-
-  std::vector<int32_t> tokens;
-  std::vector<float> images;
-  std::vector<int32_t> targets;
-  training::MicroBatch batch;
-};
-
 Profile measured(training::Model& model, const training::RunOptions& train, int64_t samples,
                  int runs) {
-  const RandomBatch random(model.configuration(), samples, model.targets_per_sample());
-  return training::pipeline::profile_model(model, random.batch,
+  const training::Batch batch =
+      training::random_batch(model.configuration(), samples, model.targets_per_sample());
+  return training::pipeline::profile_model(model, batch.view(),
                                            {.dtype = train.training.replica.storage.dtype,
                                             .checkpoint_units = train.recompute == "full"},
                                            runs);

@@ -97,6 +97,13 @@ struct NamedLoss {
   Later<double> sum;  // over the micro-batch's samples
 };
 
+// A message to other ranks that a unit leaves out because the pass has no mesh.
+struct UnsentMessage {
+  Axis axis = Axis::tensor;
+  const char* call = "";  // a literal: "all_reduce", as Mesh::add_said() takes it
+  double bytes = 0;       // that the rank would send
+};
+
 // What all passes of a micro-batch have in common, in whatever memory they run: it is said where
 // the micro-batch starts, and nothing changes it after that.
 struct PassContext {
@@ -110,6 +117,8 @@ struct PassContext {
   // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
   // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
   Mesh* mesh = nullptr;
+  // Without a mesh: lists the messages that units leave out. Null: nobody asks.
+  std::vector<UnsentMessage>* unsent = nullptr;
   // Keys and values of the tokens before those of the micro-batch, which are one range of one
   // sample; no backward.
   KeyValueCache* cache = nullptr;
@@ -120,6 +129,9 @@ struct PassContext {
 
   // Whether the micro-batch is one of weight 0.
   bool weightless() const { return batch != nullptr && batch->weight == 0; }
+  void leave_out(const UnsentMessage& message) const {
+    if (unsent != nullptr && message.bytes > 0) unsent->push_back(message);
+  }
 };
 
 struct Pass : PassContext {

@@ -32,7 +32,12 @@ class Line {
         size_(place.size(axis)),
         whole_(whole) {}
   ~Line() {
-    if (call_ != nullptr) pass_.mesh->add_said(axis_, call_, sent_, start_);
+    if (call_ == nullptr) return;
+    if (alone()) {
+      pass_.leave_out({axis_, call_, sent_});
+    } else {
+      pass_.mesh->add_said(axis_, call_, sent_, start_);
+    }
   }
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
@@ -42,13 +47,13 @@ class Line {
 
   Tensor gathered_rows(ConstTensor own) {
     const Tensor all = pass_.arena.take(own.dtype, whole_.rows, own.cols);
+    count("all_gather", all);
     if (alone()) {
       zero(all);
       copy(own, all.row_range(own_rows().first, own.rows));
     } else {
       ranks().all_gatherv(buffer_of(own), buffer_of(all),
                           blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
-      count("all_gather", all);
     }
     return all;
   }
@@ -57,6 +62,7 @@ class Line {
     const Tensor all = pass_.arena.take(own.dtype, own.rows, whole_.cols);
     const ArenaScope scope(pass_.arena);
     const Tensor parts = pass_.arena.take(own.dtype, 1, all.size());
+    count("all_gather", all);
     if (alone()) {
       zero(all);
       copy_rows(own, all.col_range(own_columns().first, own.cols));
@@ -64,7 +70,6 @@ class Line {
     }
     const Blocks cut = blocks([&](int rank) { return columns_of(rank).count * own.rows; });
     ranks().all_gatherv(buffer_of(own), buffer_of(parts), cut);
-    count("all_gather", all);
     unpack_columns(parts, all);
     return all;
   }
@@ -102,8 +107,10 @@ class Line {
 
   // In the tensor's memory.
   Tensor summed(Tensor tensor) {
-    if (alone()) return tensor;
-    if (pass_.slices > 1) {
+    const bool in_order = pass_.slices > 1;
+    if (alone()) {
+      count("all_reduce", tensor, 2);
+    } else if (in_order) {
       const Tensor own = summed_rows(tensor);
       ranks().all_gatherv(as_const(buffer_of(own)), buffer_of(tensor), row_blocks(tensor.cols));
       count("all_reduce", tensor);
@@ -115,21 +122,20 @@ class Line {
   }
 
   void take_largest(Tensor tensor) {
-    if (alone()) return;
-    ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor), ReduceOp::max);
     count("all_reduce", tensor, 2);
+    if (!alone()) ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor), ReduceOp::max);
   }
 
   // This rank's rows of the sum, in the tensor's memory.
   Tensor summed_rows(Tensor tensor) {
     const Tensor own = tensor.row_range(own_rows().first, own_rows().count);
+    count("reduce_scatter", tensor);
     if (alone()) return own;
     if (pass_.slices > 1) {
       sum_in_order(pass_.arena, ranks(), tensor, row_blocks(tensor.cols), own);
     } else {
       ranks().reduce_scatterv(as_const(buffer_of(tensor)), buffer_of(own), row_blocks(tensor.cols));
     }
-    count("reduce_scatter", tensor);
     return own;
   }
 
@@ -157,12 +163,9 @@ class Line {
 
   template <typename Sent, typename Received>
   void exchange(ConstTensor from, const Sent& sent, Tensor to, const Received& received) {
-    if (alone()) {
-      zero(to);
-    } else {
-      ranks().all_to_allv(buffer_of(from), blocks(sent), buffer_of(to), blocks(received));
-      count("all_to_all", from);
-    }
+    count("all_to_all", from);
+    if (alone()) return zero(to);
+    ranks().all_to_allv(buffer_of(from), blocks(sent), buffer_of(to), blocks(received));
   }
 
   // Parts of columns, one after the other, into their places.

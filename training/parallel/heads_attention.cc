@@ -154,16 +154,18 @@ class Exchange {
   }
 
   void exchange(ConstTensor sent, const Blocks& to, Tensor received, const Blocks& from) {
-    if (pass_.mesh == nullptr) return zero(received);
+    const auto kept = static_cast<int64_t>(to.counts[static_cast<size_t>(deal_.rank())]);
+    const auto bytes =
+        static_cast<double>((sent.size() - kept) * static_cast<int64_t>(size_of(sent.dtype)));
+    if (pass_.mesh == nullptr) {
+      pass_.leave_out({Axis::context, "all_to_all", bytes});
+      return zero(received);
+    }
     const Clock::time_point start = Clock::now();
     pass_.mesh->along(Axis::context)
         .all_to_allv({sent.data, static_cast<uint64_t>(sent.size()), sent.dtype}, to,
                      {received.data, static_cast<uint64_t>(received.size()), received.dtype}, from);
-    const auto kept = static_cast<int64_t>(to.counts[static_cast<size_t>(deal_.rank())]);
-    pass_.mesh->add_said(
-        Axis::context, "all_to_all",
-        static_cast<double>((sent.size() - kept) * static_cast<int64_t>(size_of(sent.dtype))),
-        start);
+    pass_.mesh->add_said(Axis::context, "all_to_all", bytes, start);
   }
 
   Pass& pass_;

@@ -25,6 +25,7 @@ struct Times {
 struct Measured {
   Times times;
   UnitMemory memory;
+  UnitMessages messages;
 };
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -109,6 +110,7 @@ class Profiler {
     return layer;
   }
   UnitMemory memory(int index) { return measured(index).memory; }
+  UnitMessages messages(int index) { return measured(index).messages; }
 
  private:
   Unit& unit_at(int index) { return *model_.units()[static_cast<size_t>(index)]; }
@@ -153,23 +155,27 @@ class Profiler {
         is_last(index) ? Tensor{} : matrix(unit_at(index).output_shape(), 2);
     std::vector<double> forward;
     std::vector<double> backward;
-    const UnitMemory memory = memory_of(unit_at(index), input, gradient);
+    UnitMessages messages;
+    const UnitMemory memory = memory_of(unit_at(index), input, gradient, messages);
     for (int i = 0; i < runs_; ++i) {
       const Times times = run(unit_at(index), input, gradient);
       forward.push_back(times.forward);
       backward.push_back(times.backward);
     }
-    return {{median(forward), median(backward)}, memory};
+    return {{median(forward), median(backward)}, memory, messages};
   }
 
   // Of a run in arenas of its own, which is not timed.
-  UnitMemory memory_of(Unit& unit, ConstTensor input, ConstTensor gradient) {
+  UnitMemory memory_of(Unit& unit, ConstTensor input, ConstTensor gradient,
+                       UnitMessages& messages) {
     Arena kept, temporary;
     const auto bytes = [](size_t count) { return static_cast<int64_t>(count); };
     Pass forward = pass_in(kept);
+    forward.unsent = &messages.forward;
     unit.forward(forward, input);
     const UnitMemory memory{.kept = bytes(kept.mark()), .forward = bytes(kept.high_water())};
     Pass backward = pass_in(temporary);
+    backward.unsent = &messages.backward;
     unit.backward(backward, gradient);
     return {memory.kept, memory.forward, bytes(temporary.high_water())};
   }
@@ -211,11 +217,12 @@ Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions
                     batch.samples, " samples"),
                 {.remedy = "give at least one of each"});
   }
-  Profile profile{in_words(model.configuration()), batch.samples, {}, {}};
+  Profile profile{.model = in_words(model.configuration()), .samples = batch.samples};
   Profiler profiler(model, batch, options, runs);
   for (int unit = 0; unit < std::ssize(model.units()); ++unit) {
     profile.layers.push_back(profiler.layer(unit));
     profile.memory.push_back(profiler.memory(unit));
+    profile.messages.push_back(profiler.messages(unit));
   }
   return profile;
 }

@@ -22,11 +22,19 @@ struct UnitMemory {
   int64_t backward = 0;  // the most during backward, beside that: temporaries, the input's gradient
 };
 
+// What a unit says to other ranks for that micro-batch (as a rank of the mesh that its model is
+// made for), besides messages between stages.
+struct UnitMessages {
+  std::vector<UnsentMessage> forward;
+  std::vector<UnsentMessage> backward;
+};
+
 struct Profile {
   std::string model;               // its description
   int64_t samples = 0;             // of the micro-batch that was timed
   std::vector<Layer> layers;       // the model's units, in order
   std::vector<UnitMemory> memory;  // theirs
+  std::vector<UnitMessages> messages;
 };
 
 // Units get random inputs of their shape (the first and the last one also `batch`, which must make

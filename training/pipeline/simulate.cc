@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 
 #include "base/error.h"
@@ -189,6 +190,35 @@ Timeline simulate(const Plan& plan, const Costs& costs) {
   timeline.period = steady_period(tasks, clocks);
   timeline.steady_bubble = idle(busy, ranks * timeline.period);
   return timeline;
+}
+
+double makespan(const Plan& plan, const Costs& costs, int processors) {
+  const Tasks tasks = tasks_of(plan, costs);
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> made(tasks.results, kNever);
+  std::vector<double> clocks(tasks.ranks.size(), 0);
+  std::vector<size_t> next(tasks.ranks.size(), 0);
+  std::vector<double> free(index(processors), 0);
+  const auto ready = [&](size_t rank) {
+    if (next[rank] == tasks.ranks[rank].size()) return kNever;
+    const Task& task = tasks.ranks[rank][next[rank]];
+    if (task.needs == kNothing) return clocks[rank];
+    return std::max(clocks[rank], made[index(task.needs)] + task.message);
+  };
+  while (true) {
+    size_t first = 0;
+    for (size_t rank = 1; rank < tasks.ranks.size(); ++rank) {
+      if (ready(rank) < ready(first)) first = rank;
+    }
+    if (ready(first) == kNever) break;
+    double& processor = *std::ranges::min_element(free);
+    const double start = std::max(processor, ready(first));
+    const Task& task = tasks.ranks[first][next[first]++];
+    processor = start + task.takes;
+    clocks[first] = processor;
+    if (task.makes != kNothing) made[index(task.makes)] = processor;
+  }
+  return clocks.empty() ? 0 : std::ranges::max(clocks);
 }
 
 }  // namespace tutti::training::pipeline

@@ -55,4 +55,8 @@ struct Timeline {
 // The plan has passed check(). Throws Error(invalid_argument) for costs that make no sense.
 Timeline simulate(const Plan& plan, const Costs& costs);
 
+// The time of one run of the table on a host with fewer processors than ranks: at most `processors`
+// ranks compute at once, and of those that could the one that could earliest. Throws as simulate().
+double makespan(const Plan& plan, const Costs& costs, int processors);
+
 }  // namespace tutti::training::pipeline

@@ -107,7 +107,8 @@ class Drawing {
     scale_ = std::min(scale_, 8000 / timeline.makespan);
   }
 
-  std::string draw(const std::string& title, const std::vector<std::string>& subtitle) {
+  std::string draw(const std::string& title, const std::vector<std::string>& subtitle,
+                   const PicturePart& below) {
     body_ << "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
              "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#f4f4f4\"/>"
              "<rect width=\"1.5\" height=\"6\" fill=\"#cccccc\"/></pattern></defs>\n";
@@ -122,7 +123,10 @@ class Drawing {
     draw_axis();
     for (int rank = 0; rank < plan_.schedule.ranks; ++rank) draw_rank(rank);
     const double width = std::max(760.0, x(timeline_.makespan) + kRight);
-    return svg::document(title, width, row(plan_.schedule.ranks) + 36, body_.str());
+    const double bottom = row(plan_.schedule.ranks) + 36;
+    body_ << "<g transform=\"translate(0 " << svg::fixed(bottom) << ")\">" << below.body
+          << "</g>\n";
+    return svg::document(title, width, bottom + below.height, body_.str());
   }
 
  private:
@@ -271,8 +275,8 @@ class Drawing {
 }  // namespace
 
 std::string to_svg(const Plan& plan, const Timeline& timeline, const std::string& title,
-                   const std::vector<std::string>& subtitle) {
-  return Drawing(plan, timeline).draw(title, subtitle);
+                   const std::vector<std::string>& subtitle, const PicturePart& below) {
+  return Drawing(plan, timeline).draw(title, subtitle, below);
 }
 
 }  // namespace tutti::training::pipeline

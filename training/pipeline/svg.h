@@ -17,7 +17,13 @@ namespace tutti::training::pipeline {
 // places where weights change (schedules that are not flushed) of class "update"; pointing at one
 // tells its times. Dark to light: the chunks of a rank, or the ways on which micro-batches go
 // through the ranks, where there are several (Chimera).
+//
+// `below` goes under the rows.
+struct PicturePart {
+  double height = 0;
+  std::string body;  // shapes of base/svg.h, from (0, 0) down
+};
 std::string to_svg(const Plan& plan, const Timeline& timeline, const std::string& title,
-                   const std::vector<std::string>& subtitle);
+                   const std::vector<std::string>& subtitle, const PicturePart& below = {});
 
 }  // namespace tutti::training::pipeline

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tutti::training::planner {
 
 // Activations that the backward pass recomputes.
 enum class Recompute : uint8_t { none, selective, full };
-enum class Precision : uint8_t { half, eight };  // bits of products: 16 (f16, bf16) or 8
+// Bits of products: 16 (f16, bf16), 8, or 32 (on hosts without GPUs).
+enum class Precision : uint8_t { half, eight, single };
 
 std::string name(Recompute recompute);
 
@@ -26,6 +28,7 @@ struct Layout {
   bool sequence_parallel = false;  // tensor ranks share the rows between their products
   int64_t micro_batch = 1;
   Recompute recompute = Recompute::none;
+  std::vector<int> cut;  // first unit of each chunk of a pipeline; empty: layers are even
 
   int ranks() const { return data * tensor * stages * context; }
   bool operator==(const Layout&) const = default;
@@ -34,5 +37,7 @@ struct Layout {
 // "dp 64, tp 8, pp 16, vp 2, zero 1, sp, micro-batch 1, recompute selective"; axes of one rank are
 // skipped.
 std::string to_text(const Layout& layout);
+// The layout as options of `tutti train`: {"--dp=2", "--sp", "--zero=1", "--micro-batch=4"}.
+std::vector<std::string> train_options(const Layout& layout);
 
 }  // namespace tutti::training::planner

@@ -172,6 +172,14 @@ double measured_memory(const Job& job, const Layout& layout, const MemoryRules& 
   return 100 * kept / Counting(job, plain, rules).kept();
 }
 
+std::vector<MemoryUse> memory_by_stage(const Job& job, const Layout& layout,
+                                       const MemoryRules& rules) {
+  const Counting counting(job, layout, rules);
+  std::vector<MemoryUse> stages;
+  for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(counting.of_stage(stage));
+  return stages;
+}
+
 MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules) {
   const Counting counting(job, layout, rules);
   const int last = layout.stages - 1;

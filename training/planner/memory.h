@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "training/planner/job.h"
 
@@ -44,6 +45,10 @@ struct MemoryUse {  // bytes
 double measured_memory(const Job& job, const Layout& layout, const MemoryRules& rules);
 // Memory of the stage that needs most, or of the last stage (rules.last_stage).
 MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules = {});
+
+// Memory of each stage.
+std::vector<MemoryUse> memory_by_stage(const Job& job, const Layout& layout,
+                                       const MemoryRules& rules = {});
 
 // 90% interval of a predicted peak.
 Interval memory_interval(double bytes);

@@ -25,15 +25,6 @@ std::vector<T> choices(const std::optional<T>& fixed, std::vector<T> all) {
   return all;
 }
 
-// Orders fitting layouts by time, then memory; others by memory.
-bool is_better(const PlannedLayout& a, const PlannedLayout& b) {
-  if (a.fits != b.fits) return a.fits;
-  if (!a.fits) return a.memory.total() < b.memory.total();
-  const double x = a.time.total();
-  const double y = b.time.total();
-  return x != y ? x < y : a.memory.total() < b.memory.total();
-}
-
 class Search {
  public:
   Search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
@@ -145,6 +136,14 @@ class Search {
 
 }  // namespace
 
+bool is_better(const PlannedLayout& a, const PlannedLayout& b) {
+  if (a.fits != b.fits) return a.fits;
+  if (!a.fits) return a.memory.total() < b.memory.total();
+  const double x = a.time.total();
+  const double y = b.time.total();
+  return x != y ? x < y : a.memory.total() < b.memory.total();
+}
+
 std::string why_illegal(const Job& job, const Layout& l) {
   const ModelShape& m = job.model;
   const int64_t each = job.global_batch / l.data;
@@ -205,37 +204,45 @@ Plans search(const Job& job, const Constraints& constraints, const Efficiencies&
   return Search(job, constraints, efficiencies, most).run();
 }
 
-std::string train_command(const Job& job, const Layout& l) {
+std::vector<std::string> model_options(const Job& job) {
   const ModelShape& m = job.model;
   if (m.latent.kv_rank > 0 || job.precision == Precision::eight || m.experts.shared > 0 ||
       m.experts.dense_layers > 0) {
-    return "";
+    return {};
   }
   const bool mixture = m.experts.count > 0;
-  std::string text = cat("tutti train --model ",
-                         mixture   ? "mixtral"
-                         : m.gated ? "llama"
-                                   : "gpt2",
-                         " --layers ", m.layers, " --width ", m.hidden, " --heads ", m.heads);
-  if (m.gated && m.kv_heads != m.heads) text += cat(" --kv-heads ", m.kv_heads);
-  if (m.gated && m.head_width * m.heads != m.hidden) text += cat(" --head-size ", m.head_width);
-  text += cat(" --ffn-hidden-size ", mixture ? m.experts.hidden : m.feed_forward);
-  if (mixture) text += cat(" --experts ", m.experts.count, " --topk ", m.experts.chosen);
-  text += cat(" --vocabulary ", m.vocabulary, " --context ", job.sequence, " --batch ",
-              job.global_batch, " --micro-batch ", l.micro_batch, " --ranks ", l.ranks());
-  const auto add = [&](const char* option, int value) {
-    if (value > 1) text += cat(' ', option, ' ', value);
-  };
-  add("--dp", l.data);
-  add("--tp", l.tensor);
-  if (l.sequence_parallel) text += " --sp";
-  add("--cp", l.context);
-  add("--ep", l.expert);
-  add("--pp", l.stages);
-  if (l.virtual_stages > 1) text += cat(" --schedule interleaved --virtual ", l.virtual_stages);
-  text += cat(" --zero ", l.zero);
-  if (l.recompute != Recompute::none) text += cat(" --recompute ", name(l.recompute));
-  if (job.precision == Precision::half) text += " --precision bf16";
+  std::vector<std::string> options = {cat("--model=", mixture   ? "mixtral"
+                                                      : m.gated ? "llama"
+                                                                : "gpt2"),
+                                      cat("--layers=", m.layers), cat("--width=", m.hidden),
+                                      cat("--heads=", m.heads)};
+  if (m.gated && m.kv_heads != m.heads) options.push_back(cat("--kv-heads=", m.kv_heads));
+  if (m.gated && m.head_width * m.heads != m.hidden) {
+    options.push_back(cat("--head-size=", m.head_width));
+  }
+  options.push_back(cat("--ffn-hidden-size=", mixture ? m.experts.hidden : m.feed_forward));
+  if (mixture) {
+    options.push_back(cat("--experts=", m.experts.count));
+    options.push_back(cat("--topk=", m.experts.chosen));
+  }
+  options.push_back(cat("--vocabulary=", m.vocabulary));
+  options.push_back(cat("--context=", job.sequence));
+  options.push_back(cat("--batch=", job.global_batch));
+  if (job.precision == Precision::half) options.emplace_back("--precision=bf16");
+  return options;
+}
+
+std::string train_command(const Job& job, const Layout& layout) {
+  std::vector<std::string> options = model_options(job);
+  if (options.empty()) return "";
+  options.push_back(cat("--ranks=", layout.ranks()));
+  for (std::string& option : train_options(layout)) options.push_back(std::move(option));
+  std::string text = "tutti train";
+  for (std::string& option : options) {
+    const size_t equals = option.find('=');
+    if (equals != std::string::npos) option[equals] = ' ';
+    text += cat(' ', option);
+  }
   return text;
 }
 

@@ -31,9 +31,13 @@ struct PlannedLayout {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
+  std::vector<MemoryUse> by_stage;  // on this host; on clusters memory_by_stage() has it
   bool fits = false;
   double mfu = 0;
 };
+
+// Orders fitting layouts by time, then memory; others by memory.
+bool is_better(const PlannedLayout& a, const PlannedLayout& b);
 
 struct Plans {
   std::vector<PlannedLayout> layouts;  // fitting layouts by time, then others by memory
@@ -54,6 +58,8 @@ Plans search(const Job& job, const Constraints& constraints, const Efficiencies&
 // Model FLOPs utilization: model FLOPs over peak, recomputation not counted.
 double mfu(const Job& job, const Layout& layout, double seconds);
 
+// A job's model and batch as options of `tutti train`; none if it has no such model.
+std::vector<std::string> model_options(const Job& job);
 // The `tutti train` command line of a layout; empty if `tutti train` has no such model.
 std::string train_command(const Job& job, const Layout& layout);
 

@@ -165,15 +165,18 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
 
 MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options,
                        int64_t passes)
+    : MemoryPlan(
+          model, batch, options, passes,
+          pipeline::profile_model(
+              model, batch, {.dtype = options.replica.storage.dtype, .seed = options.seed}, 1)) {}
+
+MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options,
+                       int64_t passes, pipeline::Profile profile)
     : model_(model),
       batch_(batch),
       options_(options),
       passes_(passes),
-      profile_(pipeline::profile_model(model, batch,
-                                       {.dtype = options.replica.storage.dtype,
-                                        .checkpoint_units = options.replica.runner.checkpoint_units,
-                                        .seed = options.seed},
-                                       1)) {
+      profile_(std::move(profile)) {
   const PipelineOptions& pipeline = options.replica.pipeline;
   const int stages = model.parameters().mesh().size(Axis::pipeline);
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);

@@ -22,6 +22,9 @@ class MemoryPlan {
   // the parameters' views point elsewhere; afterwards they are empty. Throws as profile_model()
   // and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
+  // The same where the model's units have been profiled.
+  MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes,
+             pipeline::Profile profile);
 
   // The memory of the rank at this place: the model's along the axes over which parameters are cut.
   // Throws as make_layout() does.

@@ -168,5 +168,60 @@ TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run({"plan", "--fit", "x.csv"}).err, HasSubstr("--fit without --json"));
 }
 
+// Ranks of this host: the command that it prints trains, in as much memory.
+TEST_F(Plan, OfThisHostIsWhatTrains) {
+  const std::string model = path("model.json");
+  std::ofstream(model) << R"({"model": {"kind": "gpt2", "layers": 2, "heads": 2, "width": 32,)"
+                       << R"( "context": 16, "vocabulary": 256}})";
+  const std::string json = path("plan.json");
+  const std::string picture = path("plan.svg");
+  const Result planned =
+      run({"plan", "--model", model, "--cluster", "localhost", "--ranks", "2", "--global-batch",
+           "8", "--seq", "16", "--pp", "2", "--json", json, "--plot", picture, "--why"});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(read(picture), AllOf(HasSubstr("Memory of a rank, by stage"), HasSubstr("stage 1")));
+  const Json document = Json::parse(read(json));
+  const Json& best = document["layouts"][0];
+  EXPECT_EQ(best["pp"], 2);
+  EXPECT_GT(best["step_s"].get<double>(), 0);
+  Words words = split(best["command"].get<std::string>(), ' ');
+  words.erase(words.begin());
+  const std::string log = path("train.jsonl");
+  const std::string text = write_text();
+  for (const char* word : {"--data", text.c_str(), "--steps", "2", "--json", log.c_str()}) {
+    words.emplace_back(word);
+  }
+  const Result trained = run(words);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+}
+
+TEST_F(Plan, IsTakenByTraining) {
+  const Words train = {"train", "--data",  write_text(), "--model", "gpt2", "--layers",
+                       "2",     "--heads", "2",          "--width", "32",   "--context",
+                       "16",    "--batch", "8",          "--steps", "2",    "--ranks",
+                       "2",     "--plan",  "auto"};
+  const Result result = run(train);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("plan             dp"), HasSubstr("s a step predicted"),
+                                HasSubstr("validation loss")));
+  // In a run that a launcher has started there is nothing left to plan.
+  Words launched = {"run", "-n", "2", tutti()};
+  launched.insert(launched.end(), train.begin(), train.end());
+  const Result refused = run(launched);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("--plan auto plans before there are ranks"));
+}
+
+TEST_F(Plan, TakesTopologiesAsClusters) {
+  const Words words = {
+      "plan",           "--model", "llama3-8b", "--cluster", "fat-tree:hosts=4,gpus=8",
+      "--global-batch", "64",      "--seq",     "4096"};
+  const Result named = run_with(words, {"--gpu", "H100"});
+  ASSERT_EQ(named.code, 0) << named.err;
+  EXPECT_THAT(named.out, HasSubstr("32 H100-SXM-80GB"));
+  EXPECT_THAT(run(words).err, HasSubstr("name them: --gpu H100"));
+  EXPECT_THAT(run_with(layouts("llama3-8b", "ring:8"), {}).err, HasSubstr("has no GPUs"));
+}
+
 }  // namespace
 }  // namespace tutti::tool

@@ -129,5 +129,32 @@ TEST(ClosedForms, ApplyWhereTheyAreRight) {
   }
 }
 
+// A processor for each rank: as by simulate(). One for all: what is computed in all, since some
+// rank can always go on. Fewer than ranks: between what they must compute and that on one.
+TEST(Processors, ThatRanksShare) {
+  for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"}) {
+    for (int p = 1; p <= 6; ++p) {
+      for (int m = 1; m <= 9; m += 2) {
+        SCOPED_TRACE(std::string(name) + ' ' + told({p, m}));
+        const Plan plan = make_plan(make_schedule(schedule_named(name), {p, m}));
+        const Costs costs = all_of(1, 2, 1);
+        const double alone = simulate(plan, costs).makespan;
+        const double work = 4.0 * p * m;
+        EXPECT_NEAR(makespan(plan, costs, p), alone, kRounding * alone);
+        EXPECT_NEAR(makespan(plan, costs, 1), work, kRounding * work);
+        for (int shared = 2; shared < p; ++shared) {
+          const double time = makespan(plan, costs, shared);
+          EXPECT_GE(time, work / shared - kRounding * work);
+          EXPECT_GE(time, alone - kRounding * alone);
+          EXPECT_LE(time, work + kRounding * work);
+          if (m > 1) {
+            EXPECT_LT(time, work);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti::training::pipeline

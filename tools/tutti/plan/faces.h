@@ -17,9 +17,10 @@ struct PlanOptions {
   std::string model;
   std::string cluster;
   std::optional<int> gpus;
+  std::string gpu;  // their name, where a topology does not tell it
   std::optional<int64_t> global_batch;
   std::optional<int64_t> sequence;
-  std::string precision = "bf16";
+  std::string precision;  // empty: bf16, and f32 on this host
   std::string software = "megatron";
   training::planner::Constraints constraints;
   std::string recompute;
@@ -30,6 +31,7 @@ struct PlanOptions {
   std::string largest;         // "micro-batch" or "sequence"
   int show = 10;
   bool why = false;
+  std::string plot;
   // Runs.
   std::string predict;
   std::string fit;
@@ -53,6 +55,13 @@ training::planner::Constraints constraints_of(const PlanOptions& options);
 // Days for --tokens at this step time.
 double days_of(const PlanOptions& options, const training::planner::Job& job, double step_s);
 int plan_layouts(const PlanOptions& options);
+
+// The name of this host as a cluster: ranks on its processors (this_host.cc).
+inline constexpr const char* kThisHost = "localhost";
+// Completes a job whose model and batch are known.
+training::planner::Job on_this_host(training::planner::Job job, const PlanOptions& options);
+training::planner::Plans plans_on_this_host(const PlanOptions& options,
+                                            const training::planner::Job& job);
 // --days and --largest.
 int answer_question(const PlanOptions& options);
 int predict_runs(const PlanOptions& options);

@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "collectives/cluster/cluster.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/plan/faces.h"
+#include "tools/tutti/plan/picture.h"
 #include "training/planner/search.h"
 
 namespace tutti::tool {
@@ -121,7 +123,11 @@ planner::Job job_of(const PlanOptions& o) {
   require(o);
   planner::Job job;
   job.model = planner::load_model_shape(o.model);
-  job.cluster = load_cluster(o.cluster, o.gpus);
+  job.sequence = *o.sequence;
+  job.global_batch = *o.global_batch;
+  if (o.cluster == kThisHost) return on_this_host(std::move(job), o);
+  if (o.precision == "f32") throw UsageError(cat("--precision f32 is for --cluster ", kThisHost));
+  job.cluster = load_cluster_or_topology(o.cluster, o.gpus, o.gpu);
   const auto processor = planner::processor_named(job.cluster.gpu);
   if (!processor) {
     throw Error(
@@ -130,8 +136,6 @@ planner::Job job_of(const PlanOptions& o) {
         {.where = "--cluster", .remedy = cat("name one of ", listed(planner::processor_names()))});
   }
   job.processor = *processor;
-  job.sequence = *o.sequence;
-  job.global_batch = *o.global_batch;
   job.precision = o.precision == "fp8" ? planner::Precision::eight : planner::Precision::half;
   job.software = planner::software_named(o.software);
   job.has_flash_attention = !planner::is_of_2021(job.software);
@@ -161,10 +165,15 @@ double days_of(const PlanOptions& o, const planner::Job& job, double step_s) {
   return static_cast<double>(*tokens) / a_step * step_s / kDay;
 }
 
+planner::Plans plans_on_cluster(const PlanOptions& o, const planner::Job& job) {
+  constexpr size_t kKept = 200;
+  return search(job, constraints_of(o), efficiencies_of(o), kKept);
+}
+
 int plan_layouts(const PlanOptions& o) {
   const planner::Job job = job_of(o);
-  constexpr size_t kKept = 200;
-  const planner::Plans plans = search(job, constraints_of(o), efficiencies_of(o), kKept);
+  const planner::Plans plans =
+      o.cluster == kThisHost ? plans_on_this_host(o, job) : plans_on_cluster(o, job);
   const double parameters = static_cast<double>(planner::parameters(job.model));
   std::printf(
       "%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"
@@ -202,6 +211,12 @@ int plan_layouts(const PlanOptions& o) {
   if (!o.tokens.empty()) {
     std::printf("%s tokens take %.1f days with the first one.\n", o.tokens.c_str(),
                 days_of(o, job, best.time.total()));
+  }
+  if (!o.plot.empty()) {
+    const double ranks = job.cluster.ranks();
+    const bool is_here = o.cluster == kThisHost;
+    write_file(o.plot,
+               picture_of(job, best, is_here ? std::max(1.0, ranks / usable_processors()) : 1));
   }
   if (o.why) print_why(plans);
   const std::string command = train_command(job, best.layout);

@@ -30,15 +30,24 @@ void add_layouts(Command& command, PlanOptions& o) {
                      "a name (llama3-70b), a config.json of Hugging Face or a configuration of "
                      "`tutti train`");
   command
-      .add_option("--cluster", o.cluster, "a cluster of GPUs: a name, a line or a file; see below")
+      .add_option("--cluster", o.cluster,
+                  "a cluster of GPUs: a name, a line or a file (see below), a topology file or a "
+                  "network of `tutti simulate`; or localhost: ranks on this host's processors, by "
+                  "what the model's layers take here")
       .type_name("CLUSTER");
-  command.add_option("-n,--gpus", o.gpus, "number of GPUs of the cluster to use")
+  command
+      .add_option("-n,--gpus,--ranks", o.gpus,
+                  "number of GPUs of the cluster to use; on localhost ranks (default: its cores)")
       .between(1, 1 << 20);
+  command.add_option("--gpu", o.gpu,
+                     "name of the GPUs of a --cluster that is a topology file or a "
+                     "network of `tutti simulate` (default: as the file tells)");
   command.add_option("--global-batch", o.global_batch, "sequences a step").between(1, 1 << 30);
   command.add_option("--seq", o.sequence, "tokens of a sequence").between(1, 1 << 30);
-  command.add_option("--precision", o.precision, "type of matrix products")
-      .one_of({"bf16", "f16", "fp8"})
-      .show_default();
+  command
+      .add_option("--precision", o.precision,
+                  "type of matrix products (default: bf16; on localhost f32)")
+      .one_of({"bf16", "f16", "fp8", "f32"});
   command.add_option("--software", o.software, "the program whose efficiencies are assumed")
       .one_of({"megatron", "megatron-2021", "deepspeed", "fsdp", "fsdp-2023", "fsdp-compiled"})
       .show_default();
@@ -76,6 +85,8 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--show", o.show, "layouts to print").between(1, 200).show_default();
   command.add_flag("--why", o.why,
                    "what the first one's time and memory are made of, and the next mesh");
+  command.add_option("--plot", o.plot, "draw the first one's timeline and memory")
+      .type_name("FILE.svg");
 }
 
 // At most one of these is given; none: --model is.
@@ -122,6 +133,10 @@ void add_plan(CommandLine& line) {
     }
     if (!o->budget.empty()) return plan_budget(*o);
     if (!o->fit_laws.empty()) return fit_laws(*o);
+    if (o->cluster == kThisHost && (o->days || !o->largest.empty())) {
+      throw UsageError(
+          cat("--days and --largest are questions about clusters, not --cluster ", kThisHost));
+    }
     if (o->days && o->tokens.empty()) throw UsageError("--days without --tokens");
     if (o->days || !o->largest.empty()) return answer_question(*o);
     return plan_layouts(*o);

@@ -26,6 +26,7 @@
 #include "tools/tutti/stop_signals.h"
 #include "tools/tutti/train/dry_run.h"
 #include "tools/tutti/train/files.h"
+#include "tools/tutti/train/plan.h"
 #include "tools/tutti/train/plot.h"
 #include "tools/tutti/train/report.h"
 #include "training/checkpoint/initial.h"
@@ -60,6 +61,7 @@ struct TrainCommandOptions {
   int spares = 0;
   std::optional<int> copy_every;
   std::optional<int> copies;
+  std::string plan = "none";  // "auto": the layout is searched
   bool print_configuration = false;
   bool dry_run = false;
   // Of the terminal on which standard output ends, though through the launcher's pipe; 0: none.
@@ -276,6 +278,12 @@ int train(TrainCommandOptions options) {
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
   const bool only_tells = options.print_configuration || options.dry_run;
   const bool launched = is_launched();
+  const bool is_planned = options.plan == "auto";
+  if (launched && is_planned) {
+    throw Error(ErrorCode::unsupported, "--plan auto plans before there are ranks",
+                {.cause = "a launcher has started them",
+                 .remedy = "leave the launcher out, or give the options that `tutti plan` prints"});
+  }
   if (launched && !only_tells) return train_as_rank(options, std::move(data));
   int ranks = wanted_ranks(options);
   if (launched) {
@@ -286,6 +294,8 @@ int train(TrainCommandOptions options) {
     ranks = useful_ranks(options.run, data);
   }
   check_min_ranks(options.min_ranks, ranks);
+  std::vector<std::string> for_ranks;  // options
+  if (is_planned) for_ranks = take_plan(options.run, ranks);
   RunOptions tried = options.run;
   settle(tried, ranks, data.examples());
   if (options.print_configuration) {
@@ -301,9 +311,9 @@ int train(TrainCommandOptions options) {
   if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
   data = {};  // the ranks have their own
   const int columns = columns_of_terminal();
-  return launch_self(
-      {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
-      columns > 0 ? std::vector{cat(kColumns, "=", columns)} : std::vector<std::string>{});
+  if (columns > 0) for_ranks.push_back(cat(kColumns, "=", columns));
+  return launch_self({.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
+                     for_ranks);
 }
 
 void add_own_options(Command command, TrainCommandOptions& options) {
@@ -330,6 +340,11 @@ void add_own_options(Command command, TrainCommandOptions& options) {
           "with --min-ranks or --spares: other ranks that have a copy of each rank's state, "
           "so that as many may die at once (default: 2)")
       .between(1, 65535);
+  command
+      .add_option("--plan", options.plan,
+                  "auto: time the model's layers here first, and take the layout (--dp, --tp, --pp "
+                  "..., as far as it is not given) that `tutti plan` predicts to be the fastest")
+      .one_of({"auto", "none"});
   command
       .add_option(
           "--json", options.files.json,

@@ -1,0 +1,83 @@
+// tutti plan --cluster localhost: layouts of ranks on this host's processors.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/processors.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/plan/faces.h"
+#include "tools/tutti/simulate/setup.h"
+#include "training/kernels/peak.h"
+#include "training/planner/local/local_search.h"
+
+namespace tutti::tool {
+
+namespace {
+
+namespace planner = training::planner;
+
+// The options of a run of `tutti train` that the constraints say.
+std::vector<std::string> fixed_options(const planner::Constraints& c) {
+  std::vector<std::string> options;
+  const auto add = [&](const char* option, const auto& value) {
+    if (value) options.push_back(cat(option, '=', *value));
+  };
+  add("--dp", c.data);
+  add("--tp", c.tensor);
+  add("--pp", c.stages);
+  add("--cp", c.context);
+  add("--ep", c.expert);
+  add("--zero", c.zero);
+  add("--micro-batch", c.micro_batch);
+  if (c.virtual_stages.value_or(1) > 1) {
+    options.emplace_back("--schedule=interleaved");
+    add("--virtual", c.virtual_stages);
+  }
+  if (c.recompute) options.push_back(cat("--recompute=", name(*c.recompute)));
+  return options;
+}
+
+}  // namespace
+
+planner::Job on_this_host(planner::Job job, const PlanOptions& o) {
+  const bool is_half = o.precision == "bf16";
+  if (!is_half && !o.precision.empty() && o.precision != "f32") {
+    throw UsageError(
+        cat("--precision ", o.precision, " is for GPUs: take f32 or bf16 on ", kThisHost));
+  }
+  job.precision = is_half ? planner::Precision::half : planner::Precision::single;
+  const int processors = usable_processors();
+  const int ranks = o.gpus.value_or(processors);
+  job.cluster = {.name = kThisHost, .gpu = "rank", .hosts = 1, .gpus = ranks};
+  const double peak = training::measured_peak(is_half ? DType::bf16 : DType::f32);
+  job.processor = {.name = cat("ranks on ", processors, " processors"),
+                   .half_TFLOPs = 1e-12 * peak * processors / ranks};
+  return job;
+}
+
+planner::Plans plans_on_this_host(const PlanOptions& o, const planner::Job& job) {
+  const planner::Constraints constraints = constraints_of(o);
+  std::vector<std::string> options = model_options(job);
+  if (options.empty()) {
+    throw Error(ErrorCode::unsupported, cat("`tutti train` has no model like ", job.model.name),
+                {.remedy = "plan it for a cluster of GPUs"});
+  }
+  for (std::string& option : fixed_options(constraints)) options.push_back(std::move(option));
+  options.emplace_back("--data=random");  // units are timed with samples that no file has
+  planner::Plans plans = planner::search_locally(
+      {.run = training::parse_run_options(options),
+       .ranks = job.cluster.ranks(),
+       .memory = constraints.memory,
+       .progress = [](size_t number, size_t of) {
+         show_progress("pricing layouts", static_cast<double>(number) / static_cast<double>(of));
+       }});
+  end_progress();
+  for (planner::PlannedLayout& planned : plans.layouts) {
+    planned.mfu = mfu(job, planned.layout, planned.time.total());
+  }
+  return plans;
+}
+
+}  // namespace tutti::tool

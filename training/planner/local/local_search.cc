@@ -1,0 +1,254 @@
+#include "training/planner/local/local_search.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/processors.h"
+#include "base/text.h"
+#include "training/models/registry.h"
+#include "training/parallel/mesh.h"
+#include "training/pipeline/partition.h"
+#include "training/planner/local/local_step.h"
+#include "training/planner/local/unit_profiles.h"
+#include "training/setup/settle.h"
+
+namespace tutti::training::planner {
+
+namespace {
+
+constexpr uint64_t kManyExamples = uint64_t{1} << 40;
+
+// Errors of predicted steps on one machine (README.md), as a standard deviation of the logarithm.
+constexpr double kError = 0.08;
+
+Recompute recompute_named(const std::string& text) {
+  return text == "full"        ? Recompute::full
+         : text == "selective" ? Recompute::selective
+                               : Recompute::none;
+}
+
+double free_memory() {
+  const uint64_t available = available_host_memory();
+  return static_cast<double>(std::min(available, container_memory().value_or(available)));
+}
+
+template <typename T>
+void give(RunOptions& run, const char* key, T& setting, T value) {
+  setting = value;
+  set_member(run.given, key, Json(value));
+}
+
+class LocalSearch {
+ public:
+  explicit LocalSearch(const LocalQuestion& question)
+      : question_(question),
+        run_(question.run),
+        prices_(usable_processors()),
+        profiles_(question.ranks, prices_.processors()) {
+    if (run_.micro_batches) {
+      throw Error(ErrorCode::invalid_argument, "the batch depends on the layout",
+                  {.cause = "--micro-batches (--accumulate) counts those of each data rank",
+                   .remedy = "give --batch, the samples of a step"});
+    }
+    if (!run_.is_given("training.batch")) {
+      run_.training.batch = kind_of(run_.model).traits.batch;
+      set_member(run_.given, "training.batch", Json(run_.training.batch));
+    }
+    memory_ = question.memory > 0 ? question.memory : free_memory() / question.ranks;
+    refuse_too_large();
+  }
+
+  Plans run() {
+    for (const int tensor : axis("parallel.tp", run_.mesh.tensor)) {
+      for (const int context : axis("parallel.cp", run_.mesh.context)) {
+        for (const int stages : axis("parallel.pp", run_.mesh.pipeline)) {
+          add_mesh({.tensor = tensor, .stages = stages, .context = context});
+        }
+      }
+    }
+    Plans plans;
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (question_.progress) question_.progress(i, found_.size());
+      price(found_[i], plans);
+    }
+    if (plans.considered == 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("no layout on ", question_.ranks, " ranks is legal"),
+                  {.cause = first_reason_, .remedy = "free an axis, or change --batch or --ranks"});
+    }
+    std::ranges::stable_sort(plans.layouts, is_better);
+    return plans;
+  }
+
+ private:
+  // Before units are measured, which takes long for a model that has no room anyway.
+  void refuse_too_large() const {
+    double parameters = 0;
+    const std::unique_ptr<Model> model = make_model(run_.model);
+    for (const ParameterSpec& spec : model->parameters().specs()) {
+      parameters += static_cast<double>(spec.local_count());
+    }
+    constexpr double kLeastBytes = 8;  // values, gradients and states in 16 bits
+    const double least = kLeastBytes * parameters / question_.ranks;
+    if (least <= memory_) return;
+    throw Error(ErrorCode::unsupported, "nothing fits",
+                {.cause = cat(static_cast<uint64_t>(parameters), " parameters need more than ",
+                              human_bytes(static_cast<uint64_t>(least)),
+                              " a rank in any layout, and a rank has ",
+                              human_bytes(static_cast<uint64_t>(memory_))),
+                 .remedy = "take a smaller model or a larger host"});
+  }
+
+  std::vector<int> axis(const char* key, int given) const {
+    if (run_.is_given(key)) return {given};
+    std::vector<int> divisors;
+    for (int ranks = 1; ranks <= question_.ranks; ++ranks) {
+      if (question_.ranks % ranks == 0) divisors.push_back(ranks);
+    }
+    return divisors;
+  }
+
+  void add_mesh(Layout layout) {
+    const int cut = layout.tensor * layout.context * layout.stages;
+    if (question_.ranks % cut != 0) return;
+    layout.data = question_.ranks / cut;
+    if (run_.is_given("parallel.dp") && run_.mesh.data != layout.data) return;
+    std::vector<bool> rows = {false};
+    if (run_.is_given("parallel.sp")) {
+      rows = {run_.sequence_parallel};
+    } else if (layout.tensor > 1) {
+      rows.push_back(true);
+    }
+    const bool has_experts = run_.model.contains("experts");
+    for (const int expert :
+         has_experts ? axis("parallel.ep", run_.mesh.expert) : std::vector<int>{1}) {
+      layout.expert = expert;
+      for (const bool shares_rows : rows) {
+        layout.sequence_parallel = shares_rows;
+        add_sizes(layout);
+      }
+    }
+  }
+
+  // Batch norms have the statistics of a micro-batch, whose size then belongs to the model.
+  std::vector<int64_t> micro_batches(int data) const {
+    const ModelTraits& traits = kind_of(run_.model).traits;
+    if (run_.is_given("training.micro_batch")) {
+      return {static_cast<int64_t>(run_.training.micro_batch)};
+    }
+    if (traits.inputs == Inputs::images) return {static_cast<int64_t>(traits.micro_batch)};
+    std::vector<int64_t> sizes;
+    const auto batch = static_cast<int64_t>(run_.training.batch);
+    for (int64_t size = 1; size * data <= batch && size <= kMostMicroBatch; size *= 2) {
+      if (batch % (size * data) == 0) sizes.push_back(size);
+    }
+    return sizes.empty() ? std::vector<int64_t>{1} : sizes;
+  }
+
+  void add_sizes(Layout layout) {
+    const PipelineOptions& pipeline = run_.training.replica.pipeline;
+    std::vector<int> chunks = {1};
+    if (run_.is_given("parallel.virtual") || run_.is_given("parallel.schedule")) {
+      chunks = {pipeline.virtual_stages};
+    } else if (layout.stages > 1) {
+      chunks.push_back(2);
+    }
+    std::vector<int> zeros = {run_.training.replica.storage.stage};
+    const bool has_replicas = layout.data * layout.context > 1;
+    if (!run_.is_given("parallel.zero")) {
+      zeros = has_replicas ? std::vector{0, 1, 2, 3} : std::vector{0};
+    }
+    std::vector<Recompute> recomputes = {recompute_named(run_.recompute)};
+    if (!run_.is_given("parallel.recompute")) recomputes = {Recompute::none, Recompute::full};
+    for (const int64_t size : micro_batches(layout.data)) {
+      layout.micro_batch = size;
+      for (const int each : chunks) {
+        layout.virtual_stages = each;
+        for (const int zero : zeros) {
+          layout.zero = zero;
+          for (const Recompute recompute : recomputes) {
+            layout.recompute = recompute;
+            found_.push_back(layout);
+          }
+        }
+      }
+    }
+  }
+
+  // The cut that makes the slowest chunk as fast as can be, by what units take.
+  std::vector<int> cut_of(const Layout& layout, const pipeline::Profile& profile) const {
+    if (layout.stages == 1 || run_.is_given("parallel.cut")) return {};
+    std::vector<double> costs;
+    for (const pipeline::Layer& unit : profile.layers)
+      costs.push_back(unit.forward + unit.backward);
+    return pipeline::balanced_cut(costs, layout.stages * layout.virtual_stages);
+  }
+
+  void price(Layout layout, Plans& plans) {
+    try {
+      RunOptions settled = with_layout(run_, layout);
+      settle(settled, question_.ranks, kManyExamples);
+      const MeshPlace place = mesh_place(settled.mesh, question_.ranks);
+      const auto size = static_cast<int64_t>(settled.training.micro_batch);
+      const pipeline::Profile& profile = profiles_.of(settled, place, size);
+      layout.cut = cut_of(layout, profile);
+      if (!layout.cut.empty()) {
+        settled = with_layout(run_, layout);
+        settle(settled, question_.ranks, kManyExamples);
+      }
+      const LocalStep step = local_step(settled, place, profile, profiles_.at_once(), prices_);
+      PlannedLayout planned{.layout = layout, .time = step.time};
+      planned.seconds = interval_around(step.time.total(), kError);
+      planned.memory = *std::ranges::max_element(step.memory, {}, &MemoryUse::total);
+      planned.by_stage = step.memory;
+      planned.fits = planned.memory.total() <= memory_;
+      ++plans.considered;
+      if (planned.fits) ++plans.fitting;
+      plans.layouts.push_back(std::move(planned));
+    } catch (const Error& error) {
+      const bool is_illegal =
+          error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::unsupported;
+      if (!is_illegal) throw;
+      if (first_reason_.empty()) first_reason_ = error.what();
+    }
+  }
+
+  static constexpr int64_t kMostMicroBatch = 32;
+
+  const LocalQuestion& question_;
+  RunOptions run_;
+  HostPrices prices_;
+  UnitProfiles profiles_;
+  double memory_ = 0;
+  std::vector<Layout> found_;
+  std::string first_reason_;
+};
+
+}  // namespace
+
+RunOptions with_layout(const RunOptions& run, const Layout& l) {
+  RunOptions changed = run;
+  give(changed, "parallel.dp", changed.mesh.data, l.data);
+  give(changed, "parallel.tp", changed.mesh.tensor, l.tensor);
+  give(changed, "parallel.cp", changed.mesh.context, l.context);
+  give(changed, "parallel.ep", changed.mesh.expert, l.expert);
+  give(changed, "parallel.pp", changed.mesh.pipeline, l.stages);
+  give(changed, "parallel.sp", changed.sequence_parallel, l.sequence_parallel);
+  give(changed, "parallel.recompute", changed.recompute, name(l.recompute));
+  TrainOptions& training = changed.training;
+  give(changed, "training.micro_batch", training.micro_batch, static_cast<uint64_t>(l.micro_batch));
+  give(changed, "parallel.zero", training.replica.storage.stage, l.zero);
+  PipelineOptions& pipeline = training.replica.pipeline;
+  give(changed, "parallel.virtual", pipeline.virtual_stages, l.virtual_stages);
+  if (l.virtual_stages > 1) pipeline.schedule = "interleaved";
+  if (!l.cut.empty()) pipeline.cut = l.cut;
+  return changed;
+}
+
+Plans search_locally(const LocalQuestion& question) { return LocalSearch(question).run(); }
+
+}  // namespace tutti::training::planner

@@ -1,0 +1,260 @@
+#include "training/planner/local/local_step.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "training/models/registry.h"
+#include "training/parallel/mesh.h"
+#include "training/pipeline/placement.h"
+#include "training/pipeline/plans.h"
+#include "training/pipeline/simulate.h"
+#include "training/run/memory_plan.h"
+#include "training/setup/random_batch.h"
+
+namespace tutti::training::planner {
+
+namespace {
+
+using pipeline::Profile;
+
+// A micro-batch through a unit or a chunk, in seconds.
+struct Pass {
+  double forward = 0;
+  double backward = 0;
+  double tensor = 0;  // parts of both
+  double context = 0;
+  double experts = 0;
+
+  double all() const { return forward + backward; }
+};
+
+void add(const Pass& pass, Pass& to) {
+  to.forward += pass.forward;
+  to.backward += pass.backward;
+  to.tensor += pass.tensor;
+  to.context += pass.context;
+  to.experts += pass.experts;
+}
+
+double count(int64_t value) { return static_cast<double>(value); }
+
+class LocalPricing {
+ public:
+  LocalPricing(const RunOptions& settled, const MeshPlace& place, const Profile& profile,
+               int at_once, HostPrices& prices)
+      : run_(settled),
+        replica_(settled.training.replica),
+        place_(place),
+        profile_(profile),
+        prices_(prices),
+        model_(make_model(settled.model, model_context(settled, place))),
+        plans_(replica_.pipeline.schedule, stages(), replica_.pipeline.virtual_stages),
+        ranks_(place.ranks_along(AxisSet::all())),
+        at_once_(std::min(at_once, ranks_)) {
+    const auto up = [](uint64_t number, uint64_t by) { return (number + by - 1) / by; };
+    const uint64_t micro_batches = up(run_.training.batch, run_.training.micro_batch);
+    passes_ = static_cast<int64_t>(
+        up(micro_batches, static_cast<uint64_t>(place.ranks_along(kSampleAxes))));
+    cut_ = replica_.pipeline.cut.empty() ? pipeline::estimated_cut(*model_, plans_.chunks())
+                                         : replica_.pipeline.cut;
+  }
+
+  LocalStep price() {
+    LocalStep step;
+    price_passes(step.time);
+    price_sums(step.time);
+    step.memory = memory();
+    return step;
+  }
+
+ private:
+  int stages() const { return place_.size(Axis::pipeline); }
+  // Ranks for each processor that computes.
+  double turns() const { return count(ranks_) / at_once_; }
+  // Processors that a group of ranks has while all of a kind communicate.
+  double share_of(int ranks, int of) const { return count(prices_.processors()) * ranks / of; }
+
+  double seconds_of(const UnsentMessage& message, int ranks) {
+    // Ranks of other stages compute meanwhile, in turns that price_passes() counts.
+    const double processors = share_of(ranks, ranks_ / stages());
+    const double whole = message.bytes * ranks / (ranks - 1);
+    const std::string_view call = message.call;
+    const auto of = [&](Collective collective, double bytes) {
+      return prices_.collective(collective, ranks, bytes, processors);
+    };
+    if (call == "all_reduce") return of(Collective::all_reduce, whole / 2);
+    if (call == "reduce_scatter") return of(Collective::reduce_scatter, whole);
+    if (call == "all_gather") return of(Collective::all_gather, whole);
+    if (call == "all_to_all") return of(Collective::all_to_all, whole);
+    return prices_.message(message.bytes) * std::max(1.0, 1 / share_of(1, ranks_));
+  }
+
+  double add_messages(const std::vector<UnsentMessage>& messages, Pass& pass) {
+    double all = 0;
+    for (const UnsentMessage& message : messages) {
+      const bool of_experts = message.axis == Axis::expert;
+      const int ranks = of_experts ? place_.ranks_along(place_.experts) : place_.size(message.axis);
+      if (ranks == 1) continue;
+      const double seconds = seconds_of(message, ranks);
+      all += seconds;
+      (of_experts                      ? pass.experts
+       : message.axis == Axis::context ? pass.context
+                                       : pass.tensor) += seconds;
+    }
+    return all;
+  }
+
+  Pass pass_of(int unit) {
+    const auto at = static_cast<size_t>(unit);
+    const bool again = is_checkpointed(*model_, replica_.runner, unit);
+    Pass pass;
+    pass.forward = profile_.layers[at].forward + add_messages(profile_.messages[at].forward, pass);
+    pass.backward =
+        profile_.layers[at].backward + add_messages(profile_.messages[at].backward, pass);
+    if (again) {
+      pass.backward +=
+          profile_.layers[at].forward + add_messages(profile_.messages[at].forward, pass);
+    }
+    return pass;
+  }
+
+  std::vector<Pass> chunk_passes() {
+    std::vector<Pass> chunks(cut_.size());
+    const int units = static_cast<int>(std::ssize(model_->units()));
+    for (size_t chunk = 0; chunk < cut_.size(); ++chunk) {
+      const int end = chunk + 1 < cut_.size() ? cut_[chunk + 1] : units;
+      for (int unit = cut_[chunk]; unit < end; ++unit) add(pass_of(unit), chunks[chunk]);
+    }
+    return chunks;
+  }
+
+  // Where stages share a processor, the one that waits gives it up late: up to two time slices of
+  // the kernel's later, or when the other one's entry of the schedule is done. `entry`: what that
+  // takes in the mean.
+  static double hand_over_of(double entry) {
+    constexpr double kTwoSlices = 6e-3;
+    constexpr double kPart = 0.3;
+    return std::min(kTwoSlices, kPart * entry);
+  }
+
+  void price_passes(StepTime& time) {
+    const std::vector<Pass> chunks = chunk_passes();
+    Pass model;
+    for (const Pass& chunk : chunks) add(chunk, model);
+    // What one processor does of it.
+    const double part = turns() * count(passes_) / stages();
+    time.tensor = part * model.tensor;
+    time.context = part * model.context;
+    time.dispatch = part * model.experts;
+    time.computing = part * model.all() - time.tensor - time.context - time.dispatch;
+    if (stages() == 1) return;
+    const double boundary = count(profile_.layers.front().activation_bytes);
+    const double message = prices_.message(boundary);
+    pipeline::Costs costs{
+        .forward = {}, .backward_input = {}, .backward_weight = {0}, .message = {message}};
+    for (const Pass& chunk : chunks) {
+      costs.forward.push_back(chunk.forward);
+      costs.backward_input.push_back(chunk.backward);
+    }
+    const double replicas = count(ranks_) / stages();
+    const double processors = at_once_ / replicas;  // of a replica
+    const pipeline::Plan& plan = plans_.training(passes_);
+    const double makespan =
+        pipeline::makespan(plan, costs, std::max(1, static_cast<int>(processors)));
+    const double slower = std::max(1.0, 1 / processors);
+    const double crossings = 2 * count(passes_) * count(std::ssize(chunks) - 1);
+    const double hand_over =
+        processors < stages() ? hand_over_of(model.all() / count(2 * std::ssize(chunks))) : 0;
+    time.transfers = crossings * (message + hand_over) * turns() / stages();
+    time.bubble = std::max(0.0, slower * makespan - part * model.all());
+  }
+
+  // Bytes of the parameters of the stage that has most.
+  double parameter_bytes() const {
+    std::vector<double> bytes(static_cast<size_t>(stages()), 0);
+    const int units = static_cast<int>(std::ssize(model_->units()));
+    for (size_t chunk = 0; chunk < cut_.size(); ++chunk) {
+      const auto holder = static_cast<size_t>(plans_.layout().holders[chunk].front());
+      const int end = chunk + 1 < cut_.size() ? cut_[chunk + 1] : units;
+      for (int unit = cut_[chunk]; unit < end; ++unit) {
+        bytes[holder] += count(profile_.layers[static_cast<size_t>(unit)].parameter_bytes);
+      }
+    }
+    return *std::ranges::max_element(bytes);
+  }
+
+  void price_sums(StepTime& time) {
+    const StorageOptions& storage = replica_.storage;
+    const double own = parameter_bytes();
+    const double elements = own / count(static_cast<int64_t>(size_of(storage.dtype)));
+    const int group = place_.ranks_along(kBatchAxes);
+    const double bucket = count(storage.bucket_elements) * sizeof(float);
+    const double gradients = elements * sizeof(float);
+    const auto in_buckets = [&](Collective collective, double bytes) {
+      const double buckets = std::max(1.0, bytes / bucket);
+      return buckets *
+             prices_.collective(collective, group, bytes / buckets, share_of(group, ranks_));
+    };
+    if (group > 1) {
+      const double scatters = storage.stage >= 2 && shards_sums(replica_) ? count(passes_) : 1;
+      if (storage.stage == 0) {
+        time.sums = in_buckets(Collective::all_reduce, gradients);
+      } else {
+        time.sums = scatters * in_buckets(Collective::reduce_scatter, gradients);
+        const double gathers = in_buckets(Collective::all_gather, own);
+        (storage.stage == 3 ? time.gathers : time.sums) +=
+            gathers * (storage.stage == 3 ? 2 * count(passes_) : 1);
+      }
+    }
+    // The update reads gradients, and reads and writes masters and two states; before it gradients
+    // are set to zero and their norm is summed.
+    constexpr double kUpdated = 28;
+    constexpr double kOfGradients = 8;
+    const double owned = storage.stage > 0 ? elements / group : elements;
+    time.update = turns() * prices_.moved(kUpdated * owned + kOfGradients * elements);
+  }
+
+  std::vector<MemoryUse> memory() {
+    Batch batch =
+        random_batch(model_->configuration(), profile_.samples, model_->targets_per_sample());
+    if (place_.size(Axis::context) > 1) {
+      batch.deal_out(model_->attention_window(), 0, place_.size(Axis::context));
+    }
+    const MicroBatch micro_batch = batch.view();
+    const MemoryPlan plan(*model_, micro_batch, run_.training, passes_, profile_);
+    const int of_a_stage = ranks_ / stages();
+    std::vector<MemoryUse> uses;
+    for (int stage = 0; stage < stages(); ++stage) {
+      const MemoryReport report = plan.of(place_.of_rank(stage * of_a_stage));
+      uses.push_back({.parameters = count(report.storage.parameters),
+                      .gradients = count(report.storage.gradients),
+                      .states = count(report.optimizer + report.storage.masters),
+                      .activations = count(report.activations),
+                      .buffers = count(report.storage.gathered + report.storage.padding +
+                                       report.boundaries + report.copies + report.compression)});
+    }
+    return uses;
+  }
+
+  const RunOptions& run_;
+  const ReplicaOptions& replica_;
+  const MeshPlace& place_;
+  const Profile& profile_;
+  HostPrices& prices_;
+  std::unique_ptr<Model> model_;
+  pipeline::Plans plans_;
+  int ranks_;
+  int at_once_;
+  int64_t passes_ = 1;
+  std::vector<int> cut_;
+};
+
+}  // namespace
+
+LocalStep local_step(const RunOptions& settled, const MeshPlace& place, const Profile& profile,
+                     int at_once, HostPrices& prices) {
+  return LocalPricing(settled, place, profile, at_once, prices).price();
+}
+
+}  // namespace tutti::training::planner

@@ -1,0 +1,27 @@
+// Time and memory of a training step of ranks on this host, from what the model's units take.
+//
+// Ranks beyond the processors take turns: what all of them compute then takes as long as the
+// processors need for it, and a pipeline's idle ranks cost nothing while another one has work.
+#pragma once
+
+#include <vector>
+
+#include "training/pipeline/profile.h"
+#include "training/planner/local/host_prices.h"
+#include "training/planner/memory.h"
+#include "training/planner/step_time.h"
+#include "training/setup/options.h"
+
+namespace tutti::training::planner {
+
+struct LocalStep {
+  StepTime time;
+  std::vector<MemoryUse> memory;  // of a rank of each stage
+};
+
+// `profile`: of the first rank of each stage, for the run's micro-batch. `at_once`: ranks that
+// compute at the same time.
+LocalStep local_step(const RunOptions& settled, const MeshPlace& place,
+                     const pipeline::Profile& profile, int at_once, HostPrices& prices);
+
+}  // namespace tutti::training::planner

@@ -1,0 +1,38 @@
+// What a model's units take on this machine while all its processors compute, as in training.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "training/core/axes.h"
+#include "training/core/model.h"
+#include "training/pipeline/profile.h"
+#include "training/setup/options.h"
+
+namespace tutti::training::planner {
+
+// Profiles of a run's model, by the part of it that a rank of a mesh has. Micro-batches of one, two
+// and four samples are measured when they are first asked for; others follow from these, as times
+// and memory grow linearly with the samples.
+class UnitProfiles {
+ public:
+  // As many ranks compute at once as `ranks` have processors for, each with so many threads.
+  UnitProfiles(int ranks, int processors);
+
+  // Of a settled run, for the first rank of each of its stages. Blocks; throws as profile_model().
+  const pipeline::Profile& of(const RunOptions& settled, const MeshPlace& place, int64_t samples);
+
+  int threads() const { return threads_; }
+  int at_once() const { return at_once_; }
+
+ private:
+  pipeline::Profile measure(const RunOptions& settled, const MeshPlace& place,
+                            int64_t samples) const;
+
+  int threads_;
+  int at_once_;
+  std::map<std::string, pipeline::Profile> known_;
+};
+
+}  // namespace tutti::training::planner

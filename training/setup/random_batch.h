@@ -1,0 +1,14 @@
+// Samples that make sense for a model, and nothing more: for measurements.
+#pragma once
+
+#include <cstdint>
+
+#include "base/json.h"
+#include "training/data/data_set.h"
+
+namespace tutti::training {
+
+// `model`: its whole configuration. The same numbers each time.
+Batch random_batch(const Json& model, int64_t samples, int64_t targets_per_sample);
+
+}  // namespace tutti::training

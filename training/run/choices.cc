@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "training/parallel/hooks/block_compression.h"
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
 #include "training/run/train_options.h"
@@ -10,6 +11,9 @@ namespace tutti::training {
 
 std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
                                              const Layout& layout) {
+  const auto in_blocks = [&](BlockFormat format) {
+    return std::make_unique<BlockCompression>(format, layout, model.parameters().specs());
+  };
   switch (options.compression) {
     case Compression::none:
       return nullptr;
@@ -21,6 +25,14 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
       return std::make_unique<PowerSgd>(
           layout, model.parameters().specs(),
           PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
+    case Compression::mx8:
+      return in_blocks(BlockFormat::mx8);
+    case Compression::mx4:
+      return in_blocks(BlockFormat::mx4);
+    case Compression::int8:
+      return in_blocks(BlockFormat::int8);
+    case Compression::sign:
+      return in_blocks(BlockFormat::sign);
   }
   throw Error(ErrorCode::internal, "unknown compression");
 }

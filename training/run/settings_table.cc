@@ -133,12 +133,19 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .between(0, kMostOfAnything)
       .show_default();
   describe_precision(schema, options);
-  schema.add("training.compression", options.compression,
-             {{"none", Compression::none},
-              {"bf16", Compression::bf16},
-              {"fp16", Compression::f16},
-              {"powersgd", Compression::powersgd}},
-             "gradient compression (ZeRO stage 0)");
+  schema.add(
+      "training.compression", options.compression,
+      {{"none", Compression::none},
+       {"bf16", Compression::bf16},
+       {"fp16", Compression::f16},
+       {"powersgd", Compression::powersgd},
+       {"mx8", Compression::mx8},
+       {"mx4", Compression::mx4},
+       {"int8", Compression::int8},
+       {"sign", Compression::sign}},
+      "gradient compression (ZeRO stage 0): 16 bits, factors of low rank, or 8, 4 or 1 bit a "
+      "value with a scale for each block; what it loses is added to the next step's "
+      "gradients, but for 16 bits");
   schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")
       .show_default();
   schema

@@ -18,7 +18,7 @@
 
 namespace tutti::training {
 
-enum class Compression { none, bf16, f16, powersgd };
+enum class Compression { none, bf16, f16, powersgd, mx8, mx4, int8, sign };
 
 struct TrainOptions {
   // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.

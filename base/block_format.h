@@ -1,0 +1,43 @@
+// Block formats: floats in 8, 4 or 1 bit each, with one scale for a block of them.
+//
+//   mx8    |e|v v v ... v|   32 E4M3 values, scale 2^e (E8M0)     33 bytes    MXFP8
+//   mx4    |e|vv vv .. vv|   32 E2M1 values, scale 2^e (E8M0)     17 bytes    MXFP4
+//   int8   |s   |v ... v|    256 integers, scale f32             260 bytes
+//   sign   |s   |bbbb ..|    256 signs, scale f32                 36 bytes
+//
+// A block is encoded by itself; the last one of a row may have fewer values. Bytes are alike on all
+// processors (little-endian scales, low bits first).
+//
+// mx8 and mx4: OCP Microscaling Formats (MX) v1.0, sections 5 and 6.3. e = floor(log2(max |x|)) -
+// emax, with emax 8 (E4M3) and 2 (E2M1), at least -127; x / 2^e is rounded to nearest, ties to
+// even, and saturates at 448 and 6. A block with a NaN or an infinity becomes NaN (scale 0xff).
+// int8: scale = max |x| / 127; x / scale is rounded to nearest, ties to even. NaN or infinity in a
+// block makes the block NaN. sign: scale = mean of |x|; a value is +scale or -scale (0 is +), as in
+// Karimireddy et al.: Error feedback fixes SignSGD (2019).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace tutti {
+
+enum class BlockFormat : uint8_t { mx8, mx4, int8, sign };
+
+std::string_view name(BlockFormat format);
+// nullopt if there is no such format.
+std::optional<BlockFormat> block_format_named(std::string_view name);
+
+// Values of a block.
+size_t block_of(BlockFormat format);
+// Bytes of `count` values that begin with a block.
+size_t bytes_of(BlockFormat format, size_t count);
+
+// `bytes` has bytes_of(format, values.size()) elements and does not overlap the values. Safe from
+// any thread; never throws.
+void encode(BlockFormat format, std::span<const float> values, std::span<std::byte> bytes);
+void decode(BlockFormat format, std::span<const std::byte> bytes, std::span<float> values);
+
+}  // namespace tutti

@@ -1,0 +1,74 @@
+// Gradients go over the wire in a block format (base/block_format.h), with error feedback.
+//
+// Each rank owns a part of a bucket, cut at blocks. With 2 ranks:
+//
+//   rank 0   M = gradient + error   | encode 0 | encode 1 |  all-to-all    sum of decoded parts 0
+//   rank 1   M = gradient + error   | encode 0 | encode 1 |   start()      sum of decoded parts 1
+//
+//   each owner encodes its sum; all-gather; every rank decodes all of it      finish()
+//
+// What encoding lost is kept for the next step, exactly (the difference of two floats, rounded
+// once): error = M - decoded(M), and on an owner besides its sum - decoded(sum). So no gradient is
+// lost: the sum of all results is that of all gradients less the ranks' present errors. An owner
+// goes on with what it sent, so all ranks have the same bits; decoded parts are added in f32 in the
+// order of ranks.
+//
+// Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/block_format.h"
+#include "training/core/layout.h"
+#include "training/parallel/data_parallel.h"
+
+namespace tutti::training {
+
+// The errors are this rank's, and are in checkpoints. Only the sum of all ranks' errors matters, so
+// another number of ranks may share it out anew. When a sum is not finite, so are its gradients,
+// and the bucket's errors become zero.
+class BlockCompression : public CommunicationHook {
+ public:
+  // Arguments are not kept.
+  BlockCompression(BlockFormat format, const Layout& layout,
+                   const std::vector<ParameterSpec>& specs);
+
+  // Gradients are f32 or bf16. For f16 it throws Error(invalid_argument): their loss scale changes
+  // from step to step, and errors of one step could not be added to the next.
+  void start(Communicator& communicator, int bucket, Tensor gradients) override;
+  // Begins the all-gather, so every rank finishes its buckets in the same order.
+  void finish(int bucket, Tensor gradients) override;
+  int64_t payload_bytes(int bucket, Tensor gradients) const override;
+  int64_t bytes() const override;
+  bool remembers() const override { return true; }
+  std::vector<HookState> states(Communicator& communicator, DType gradients) override;
+
+ private:
+  struct Named {
+    std::string name;
+    Slot slot;
+  };
+  struct BucketState {
+    std::vector<Named> parameters;
+    std::vector<float> errors;  // between start() and finish(): what was not sent
+    // Made by the first start().
+    Communicator communicator;
+    std::vector<Share> parts;  // of each rank: values
+    Blocks sent_blocks;        // bytes for each rank
+    Blocks received_blocks;    // of this rank's part, once from each rank
+    Memory<std::byte> sent;    // all of M; then all of the sum
+    Memory<std::byte> received;
+    Work exchange;
+  };
+
+  BucketState& state(int bucket) { return buckets_.at(static_cast<size_t>(bucket)); }
+  void prepare(BucketState& at, Communicator& communicator, DType dtype);
+  void sum_own_part(BucketState& at);
+
+  BlockFormat format_;
+  std::vector<BucketState> buckets_;
+  std::vector<float> values_;  // as many as the largest bucket has, and as many again
+};
+
+}  // namespace tutti::training

@@ -257,7 +257,7 @@ TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
-              HasSubstr("PowerSGD cannot compress gradients whose loss is scaled"));
+              HasSubstr("gradients whose loss is scaled cannot be compressed"));
 }
 
 // --- errors of one rank ---

@@ -331,6 +331,23 @@ TEST_P(CompressedTypes, ACompressedRunResumesToTheSameBits) {
   EXPECT_TRUE(tensors("whole").contains("powersgd.error.wte.weight"));
 }
 
+TEST_F(Checkpoints, ARunWithErrorFeedbackResumesToTheSameBits) {
+  for (const auto& [compression, name] :
+       std::vector<std::pair<Compression, std::string>>{{Compression::mx8, "mx8"},
+                                                        {Compression::mx4, "mx4"},
+                                                        {Compression::int8, "int8"},
+                                                        {Compression::sign, "sign"},
+                                                        {Compression::topk, "topk"}}) {
+    SCOPED_TRACE(name);
+    TrainOptions options = options_of(10, 0);
+    options.compression = compression;
+    options.compression_fraction = 0.1;
+    expect_to_resume(options);
+    EXPECT_TRUE(tensors("whole").contains(name + ".error.wte.weight"));
+    for (const char* directory : {"whole", "cut"}) std::filesystem::remove_all(path(directory));
+  }
+}
+
 // At step 5 ranks differ, in momenta too.
 TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
   TrainOptions options = options_of(10, 0);

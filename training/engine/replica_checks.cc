@@ -93,8 +93,8 @@ bool shards_sums(const ReplicaOptions& options) {
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {
   if (!hook.remembers() || !options.loss_scaling) return;
   throw Error(ErrorCode::invalid_argument,
-              "PowerSGD cannot compress gradients whose loss is scaled",
-              {.cause = "it remembers parts of them, and their scale changes",
+              "gradients whose loss is scaled cannot be compressed with error feedback",
+              {.cause = "the scale of what is remembered of them changes",
                .remedy = "train in f32 or bf16, or compress to f16 instead"});
 }
 

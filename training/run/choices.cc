@@ -5,6 +5,7 @@
 #include "training/parallel/hooks/block_compression.h"
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
+#include "training/parallel/hooks/top_k.h"
 #include "training/run/train_options.h"
 
 namespace tutti::training {
@@ -25,6 +26,9 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
       return std::make_unique<PowerSgd>(
           layout, model.parameters().specs(),
           PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
+    case Compression::topk:
+      return std::make_unique<TopK>(options.compression_fraction, layout,
+                                    model.parameters().specs());
     case Compression::mx8:
       return in_blocks(BlockFormat::mx8);
     case Compression::mx4:

@@ -1,8 +1,11 @@
 // The table of a run's settings: names, meanings, limits, and which value each is.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -70,6 +73,64 @@ void describe_clip(Schema& schema, TrainOptions& options) {
       "none)");
 }
 
+struct NamedCompression {
+  std::string_view name;
+  Compression compression;
+};
+constexpr std::array<NamedCompression, 9> kCompressions = {{{"none", Compression::none},
+                                                            {"bf16", Compression::bf16},
+                                                            {"fp16", Compression::f16},
+                                                            {"powersgd", Compression::powersgd},
+                                                            {"topk", Compression::topk},
+                                                            {"mx8", Compression::mx8},
+                                                            {"mx4", Compression::mx4},
+                                                            {"int8", Compression::int8},
+                                                            {"sign", Compression::sign}}};
+
+// "powersgd:4" and "topk:0.01" say a number besides. False for what is none.
+bool take_compression(TrainOptions& options, const std::string& text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const auto found =
+      std::ranges::find(kCompressions, text.substr(0, colon), &NamedCompression::name);
+  if (found == kCompressions.end()) return false;
+  options.compression = found->compression;
+  if (colon == text.size()) return true;
+  const std::string number = text.substr(colon + 1);
+  if (options.compression == Compression::powersgd) {
+    options.compression_rank = parse_number<int>(number).value_or(0);
+    return options.compression_rank >= 1;
+  }
+  options.compression_fraction = parse_number<double>(number).value_or(0);
+  return options.compression == Compression::topk && options.compression_fraction > 0 &&
+         options.compression_fraction <= 1;
+}
+
+void describe_compression(Schema& schema, TrainOptions& options) {
+  const auto get = [&options]() -> Json {
+    const std::string name(
+        std::ranges::find(kCompressions, options.compression, &NamedCompression::compression)
+            ->name);
+    return options.compression == Compression::topk ? cat(name, ':', options.compression_fraction)
+                                                    : name;
+  };
+  const auto set = [&options](const Json& value) {
+    const std::string text = value;
+    if (take_compression(options, text)) return;
+    throw Error(ErrorCode::invalid_argument, cat("there is no compression ", in_quotes(text)),
+                {.where = "--compression",
+                 .remedy = "give none, bf16, fp16, powersgd:RANK, topk:FRACTION, mx8, mx4, int8 or "
+                           "sign"});
+  };
+  schema
+      .add("training.compression", Field::Type::text, get, set,
+           "gradient compression (ZeRO stage 0): none; 16 bits (bf16, fp16); factors of low rank "
+           "(powersgd:4); the largest elements, a fraction of all (topk:0.01); 8, 4 or 1 bit a "
+           "value with a scale for each block (mx8, mx4, int8, sign). All but 16 bits add what "
+           "they lose to the next step's gradients")
+      .value_name("KIND")
+      .show_default();
+}
+
 void describe_cut(Schema& schema, TrainOptions& options) {
   const auto get = [&options]() -> Json {
     const std::vector<int>& cut = options.replica.pipeline.cut;
@@ -133,19 +194,7 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .between(0, kMostOfAnything)
       .show_default();
   describe_precision(schema, options);
-  schema.add(
-      "training.compression", options.compression,
-      {{"none", Compression::none},
-       {"bf16", Compression::bf16},
-       {"fp16", Compression::f16},
-       {"powersgd", Compression::powersgd},
-       {"mx8", Compression::mx8},
-       {"mx4", Compression::mx4},
-       {"int8", Compression::int8},
-       {"sign", Compression::sign}},
-      "gradient compression (ZeRO stage 0): 16 bits, factors of low rank, or 8, 4 or 1 bit a "
-      "value with a scale for each block; what it loses is added to the next step's "
-      "gradients, but for 16 bits");
+  describe_compression(schema, options);
   schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")
       .show_default();
   schema

@@ -18,7 +18,7 @@
 
 namespace tutti::training {
 
-enum class Compression { none, bf16, f16, powersgd, mx8, mx4, int8, sign };
+enum class Compression { none, bf16, f16, powersgd, topk, mx8, mx4, int8, sign };
 
 struct TrainOptions {
   // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.
@@ -36,7 +36,8 @@ struct TrainOptions {
   ReplicaOptions replica;    // its passes follow from the batch
   bool measure_cut = false;  // of the pipeline: by timing the model's units first
   Compression compression = Compression::none;
-  int compression_rank = 4;  // of PowerSGD
+  int compression_rank = 4;            // of PowerSGD
+  double compression_fraction = 0.01;  // of gradients that top-k sends
 
   // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h).
   // None: it is computed as a whole.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
+#include "training/parallel/hooks/error_feedback.h"
 
 namespace tutti::training {
 namespace {
@@ -49,12 +50,7 @@ BlockCompression::BlockCompression(BlockFormat format, const Layout& layout,
 }
 
 void BlockCompression::prepare(BucketState& at, Communicator& communicator, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(name(format_), " cannot compress gradients in ", name(dtype)),
-                {.cause = "it remembers parts of them, and their loss scale changes",
-                 .remedy = "train in f32 or bf16, or compress to f16 instead"});
-  }
+  check_error_feedback(name(format_), dtype);
   at.communicator = communicator;
   const auto block = static_cast<int64_t>(block_of(format_));
   const auto size = static_cast<int64_t>(at.errors.size());

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
+#include "training/parallel/hooks/error_feedback.h"
 #include "training/parallel/hooks/orthonormalize.h"
 
 namespace tutti::training {
@@ -103,12 +104,7 @@ Tensor PowerSgd::scratch_for(const Matrix& matrix) {
 }
 
 void PowerSgd::prepare(BucketState& at, Communicator& communicator, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("PowerSGD cannot compress gradients in ", name(dtype)),
-                {.cause = "it remembers parts of them, and their loss scale changes",
-                 .remedy = "train in f32 or bf16, or compress to f16 instead"});
-  }
+  check_error_feedback("PowerSGD", dtype);
   at.communicator = communicator;
   at.p = communicator.allocate<float>(static_cast<size_t>(at.p_size));
   at.q = communicator.allocate<float>(static_cast<size_t>(at.q_size));

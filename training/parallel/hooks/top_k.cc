@@ -1,0 +1,131 @@
+#include "training/parallel/hooks/top_k.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <span>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+#include "training/parallel/hooks/error_feedback.h"
+
+namespace tutti::training {
+namespace {
+
+// Ordered as magnitudes are, NaNs last.
+uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffU; }
+
+}  // namespace
+
+TopK::TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs)
+    : buckets_(layout.buckets.size()) {
+  if (!(fraction > 0 && fraction <= 1)) {
+    throw Error(
+        ErrorCode::invalid_argument, cat("top-k cannot send ", fraction, " of gradients"),
+        {.where = "--compression", .remedy = "give a number above 0, at most 1: topk:0.01"});
+  }
+  size_t largest = 0;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    BucketState& at = buckets_[b];
+    for (const int parameter : layout.buckets[b].parameters) {
+      const auto index = static_cast<size_t>(parameter);
+      at.parameters.push_back({specs[index].name, layout.slots[index]});
+    }
+    const auto size = static_cast<size_t>(layout.buckets[b].size);
+    at.errors.resize(size);
+    at.sent =
+        std::max<size_t>(1, static_cast<size_t>(std::ceil(fraction * static_cast<double>(size))));
+    largest = std::max(largest, size);
+  }
+  values_.resize(largest);
+  indices_.resize(largest);
+}
+
+void TopK::prepare(BucketState& at, Communicator& communicator) {
+  at.ranks = communicator.size();
+  at.rank = communicator.rank();
+  at.entries = communicator.allocate<Entry>(at.sent * static_cast<size_t>(at.ranks));
+}
+
+std::vector<HookState> TopK::states(Communicator&, DType gradients) {
+  check_error_feedback("top-k", gradients);
+  std::vector<HookState> states;
+  for (BucketState& at : buckets_) {
+    for (const Named& parameter : at.parameters) {
+      float* const errors = at.errors.data() + parameter.slot.offset;
+      states.push_back({cat("topk.error.", parameter.name),
+                        tensor_at(errors, DType::f32, 1, parameter.slot.count), RowKind::summed});
+    }
+  }
+  return states;
+}
+
+// Of equal magnitudes the first one.
+void TopK::choose(BucketState& at) {
+  const std::span<uint32_t> all = std::span(indices_).first(at.errors.size());
+  std::iota(all.begin(), all.end(), 0U);
+  const auto is_larger = [&](uint32_t a, uint32_t b) {
+    const uint32_t of_a = magnitude(at.errors[a]);
+    const uint32_t of_b = magnitude(at.errors[b]);
+    return of_a != of_b ? of_a > of_b : a < b;
+  };
+  const std::span<uint32_t> sent = all.first(at.sent);
+  if (at.sent < all.size()) {
+    std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(at.sent), is_larger);
+  }
+  std::ranges::sort(sent);
+  Entry* const own = at.entries.get() + at.sent * static_cast<size_t>(at.rank);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    own[i] = {sent[i], at.errors[sent[i]]};
+    at.errors[sent[i]] = 0;
+  }
+}
+
+void TopK::start(Communicator& communicator, int bucket, Tensor gradients) {
+  BucketState& at = state(bucket);
+  if (at.ranks == 0) {
+    check_error_feedback("top-k", gradients.dtype);
+    prepare(at, communicator);
+  }
+  const Tensor values = tensor_at(values_.data(), DType::f32, 1, std::ssize(at.errors));
+  const Tensor errors = tensor_at(at.errors.data(), DType::f32, 1, std::ssize(at.errors));
+  convert(gradients, values);
+  add(errors, values, errors);
+  choose(at);
+  const uint64_t bytes = at.sent * sizeof(Entry);
+  at.gather = communicator.all_gather_async(
+      {at.entries.get() + at.sent * static_cast<size_t>(at.rank), bytes, DType::u8},
+      {at.entries.get(), bytes * static_cast<uint64_t>(at.ranks), DType::u8});
+}
+
+void TopK::finish(int bucket, Tensor gradients) {
+  BucketState& at = state(bucket);
+  at.gather.wait();
+  const std::span<float> sum = std::span(values_).first(at.errors.size());
+  std::ranges::fill(sum, 0.0f);
+  for (size_t i = 0; i < at.sent * static_cast<size_t>(at.ranks); ++i) {
+    const Entry& entry = at.entries.get()[i];
+    sum[entry.index] += entry.value;
+  }
+  const Tensor values = tensor_at(sum.data(), DType::f32, 1, std::ssize(sum));
+  convert(values, gradients);
+  if (!all_finite(values).get()) std::ranges::fill(at.errors, 0.0f);
+}
+
+int64_t TopK::payload_bytes(int bucket, Tensor) const {
+  const BucketState& at = buckets_.at(static_cast<size_t>(bucket));
+  return static_cast<int64_t>(at.sent * sizeof(Entry)) * at.ranks / 2;
+}
+
+int64_t TopK::bytes() const {
+  auto bytes = static_cast<int64_t>(values_.size() * (sizeof(float) + sizeof(uint32_t)));
+  for (const BucketState& at : buckets_) {
+    bytes += static_cast<int64_t>(at.errors.size() * sizeof(float));
+    bytes += static_cast<int64_t>(at.sent * sizeof(Entry)) * at.ranks;
+  }
+  return bytes;
+}
+
+}  // namespace tutti::training

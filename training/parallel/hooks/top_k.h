@@ -1,0 +1,68 @@
+// Of a bucket's gradients each rank sends the largest only, and keeps the rest for later steps.
+//
+//   M = gradient + error       on each rank
+//   sent = the k largest |M|   as index and value, 8 bytes each: all-gather
+//   gradient = sum of all ranks' sent values, in the order of ranks: the same bits on every rank
+//   error = M, and 0 where it was sent
+//
+// Aji and Heafield: Sparse communication for distributed gradient descent (2017); Stich,
+// Cordonnier, Jaggi: Sparsified SGD with memory (2018).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "training/core/layout.h"
+#include "training/parallel/data_parallel.h"
+
+namespace tutti::training {
+
+// Errors are kept as by BlockCompression.
+class TopK : public CommunicationHook {
+ public:
+  // `fraction` of each bucket's elements is sent, at least one. Throws Error(invalid_argument)
+  // unless it is above 0 and at most 1. Arguments are not kept.
+  TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs);
+
+  // Gradients are f32 or bf16; for f16 it throws Error(invalid_argument).
+  void start(Communicator& communicator, int bucket, Tensor gradients) override;
+  void finish(int bucket, Tensor gradients) override;
+  bool test(int bucket) override { return state(bucket).gather.test(); }
+  // Each rank's entries go to all others.
+  int64_t payload_bytes(int bucket, Tensor gradients) const override;
+  int64_t bytes() const override;
+  bool remembers() const override { return true; }
+  std::vector<HookState> states(Communicator& communicator, DType gradients) override;
+
+ private:
+  struct Entry {
+    uint32_t index;
+    float value;
+  };
+  struct Named {
+    std::string name;
+    Slot slot;
+  };
+  struct BucketState {
+    std::vector<Named> parameters;
+    std::vector<float> errors;
+    size_t sent = 0;  // entries of a rank
+    // Made by the first start().
+    int ranks = 0;
+    int rank = 0;
+    Memory<Entry> entries;  // of all ranks
+    Work gather;
+  };
+
+  BucketState& state(int bucket) { return buckets_.at(static_cast<size_t>(bucket)); }
+  static void prepare(BucketState& at, Communicator& communicator);
+  // The entries to send, by index; their errors become 0.
+  void choose(BucketState& at);
+
+  std::vector<BucketState> buckets_;
+  std::vector<float> values_;      // as many as the largest bucket has
+  std::vector<uint32_t> indices_;  // likewise
+};
+
+}  // namespace tutti::training

@@ -141,18 +141,21 @@ void encode_sign(Values values, Bytes bytes) {
   for (const float value : values) sum += std::abs(static_cast<double>(value));
   const auto scale = static_cast<float>(sum / static_cast<double>(values.size()));
   std::memcpy(bytes.data(), &scale, sizeof(scale));
-  std::ranges::fill(bytes.subspan(sizeof(scale)), std::byte{0});
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] < 0) bytes[sizeof(scale) + i / 8] |= std::byte{1} << (i % 8);
+  // Without branches: signs are as good as random.
+  for (size_t first = 0; first < values.size(); first += 8) {
+    const size_t count = std::min<size_t>(8, values.size() - first);
+    unsigned signs = 0;
+    for (size_t i = 0; i < count; ++i) signs |= static_cast<unsigned>(values[first + i] < 0) << i;
+    bytes[sizeof(scale) + first / 8] = static_cast<std::byte>(signs);
   }
 }
 
 void decode_sign(ConstBytes bytes, std::span<float> values) {
-  float scale = 0;
+  uint32_t scale = 0;
   std::memcpy(&scale, bytes.data(), sizeof(scale));
   for (size_t i = 0; i < values.size(); ++i) {
-    const bool negative = (bytes[sizeof(scale) + i / 8] >> (i % 8) & std::byte{1}) != std::byte{0};
-    values[i] = negative ? -scale : scale;
+    const auto signs = std::to_integer<uint32_t>(bytes[sizeof(scale) + i / 8]);
+    values[i] = std::bit_cast<float>(scale | (signs >> (i % 8) & 1U) << 31);
   }
 }
 

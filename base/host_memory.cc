@@ -26,14 +26,10 @@ uint64_t memory_of(const std::string& name) {
   return 0;
 }
 
-}  // namespace
-
-uint64_t host_memory() { return memory_of("MemTotal"); }
-uint64_t available_host_memory() { return memory_of("MemAvailable"); }
-
-std::optional<uint64_t> container_memory() {
-  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // the first version writes a huge number
-  std::optional<uint64_t> least;
+// body(group, limit, usage) for this process's memory control groups (v1 or v2), from its own up to
+// the root: folders, and the names of their files.
+template <typename Body>
+void for_each_group(const Body& body) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     // "4:memory:/path" in the first version, "0::/path" in the second.
@@ -44,15 +40,46 @@ std::optional<uint64_t> container_memory() {
     const bool is_first_version = controllers.find(",memory,") != std::string::npos;
     if (!is_first_version && controllers != ",,") continue;
     const fs::path root = is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-    const char* name = is_first_version ? "memory.limit_in_bytes" : "memory.max";
     // A container sees its own group as the root, so that the path may lead nowhere.
     for (fs::path path = line.substr(second + 1);; path = path.parent_path()) {
-      std::ifstream file(root / path.relative_path() / name);
-      uint64_t bytes = 0;
-      if (file >> bytes && bytes < kNoLimit) least = std::min(least.value_or(bytes), bytes);
+      body(root / path.relative_path(), is_first_version ? "memory.limit_in_bytes" : "memory.max",
+           is_first_version ? "memory.usage_in_bytes" : "memory.current");
       if (path.relative_path().empty()) break;
     }
   }
+}
+
+// Nothing where the file has no number, as of a group without a limit.
+std::optional<uint64_t> bytes_in(const fs::path& path) {
+  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // the first version writes a huge number
+  std::ifstream file(path);
+  uint64_t bytes = 0;
+  if (file >> bytes && bytes < kNoLimit) return bytes;
+  return std::nullopt;
+}
+
+}  // namespace
+
+uint64_t host_memory() { return memory_of("MemTotal"); }
+uint64_t available_host_memory() { return memory_of("MemAvailable"); }
+
+std::optional<uint64_t> container_memory() {
+  std::optional<uint64_t> least;
+  for_each_group([&](const fs::path& group, const char* limit, const char*) {
+    if (const auto bytes = bytes_in(group / limit))
+      least = std::min(least.value_or(*bytes), *bytes);
+  });
+  return least;
+}
+
+std::optional<uint64_t> free_container_memory() {
+  std::optional<uint64_t> least;
+  for_each_group([&](const fs::path& group, const char* limit, const char* usage) {
+    const auto bytes = bytes_in(group / limit);
+    if (!bytes) return;
+    const uint64_t used = std::min(*bytes, bytes_in(group / usage).value_or(0));
+    least = std::min(least.value_or(*bytes), *bytes - used);
+  });
   return least;
 }
 

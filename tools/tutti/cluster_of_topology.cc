@@ -1,7 +1,9 @@
 // A topology file, or a network that `tutti simulate` plays, as a line that says a cluster.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,18 +32,23 @@ bool is_file(const std::string& source) {
 std::string gpu_in(const std::string& source) {
   if (!is_file(source)) return "";
   const std::string text = file_text(source, FileKind::graph);
+  // In files of RCCL's `sm` counts compute units.
+  if (text.find(" gcn=\"") != text.npos) return text.find("\"gfx942") != text.npos ? "MI300X" : "";
   for (const auto& [sm, gpu] : kBySm) {
     if (text.find(cat(" sm=\"", sm, "\"")) != text.npos) return std::string(gpu);
   }
-  return text.find("gcn=\"gfx942") != text.npos ? "MI300X" : "";
+  return "";
+}
+
+bool begins_with(const std::string& name, std::initializer_list<const char*> words) {
+  return std::ranges::any_of(words, [&](const char* word) { return name.starts_with(word); });
 }
 
 std::string_view kind_of_card(const std::string& name) {
-  if (name.starts_with("rdmap") || name.starts_with("efa")) return "EFA";
-  return name.starts_with("eth") || name.starts_with("ens") ? "Ethernet" : "IB";
+  if (begins_with(name, {"rdmap", "efa"})) return "EFA";
+  if (begins_with(name, {"cxi", "hsn"})) return "Slingshot";
+  return begins_with(name, {"eth", "en", "bond"}) ? "Ethernet" : "IB";
 }
-
-std::string number(double value) { return cat(0.01 * static_cast<int64_t>(100 * value + 0.5)); }
 
 // What the first host of a topology has.
 struct FirstHost {
@@ -65,9 +72,13 @@ FirstHost first_host(const Graph& graph) {
         host.fast_GBps += link.GBps;
         if (link.kind == LinkClass::xgmi) host.fast = "xGMI";
       }
-      if (link.kind != LinkClass::network) continue;
+      const bool is_software = begins_with(node.name, {"lo", "veth", "br-", "virbr", "docker"});
+      if (link.kind != LinkClass::network || is_software) continue;
+      // Slower cards beside the fastest ones are for other things.
+      if (link.GBps < host.card_GBps) continue;
+      if (link.GBps > host.card_GBps) host.cards = 0;
       ++host.cards;
-      host.card_GBps = std::max(host.card_GBps, link.GBps);
+      host.card_GBps = link.GBps;
       if (node.kind == NodeKind::nic) host.network = kind_of_card(node.name);
     }
   }
@@ -78,16 +89,12 @@ FirstHost first_host(const Graph& graph) {
 // such links in the topology have those of their data sheet: files leave them to NCCL.
 std::string cluster_line(const FirstHost& host, int hosts, const std::string& gpu, double part) {
   std::string line = cat(host.gpus, 'x', gpu, " x ", hosts);
-  if (host.fast_GBps > 0) line += cat(", ", host.fast, ' ', number(host.fast_GBps / part));
+  if (host.fast_GBps > 0) line += cat(", ", host.fast, ' ', host.fast_GBps / part);
   if (host.cards > 0) {
-    line += cat(", ", host.network, ' ', host.cards, 'x', number(host.card_GBps));
+    line += cat(", ", host.network, ' ', host.cards, 'x', host.card_GBps);
   }
   return line;
 }
-
-}  // namespace
-
-namespace {
 
 // A word that is neither a cluster nor a network is refused as a cluster.
 std::unique_ptr<Network> network_of(const std::string& text) {
@@ -121,6 +128,7 @@ Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ran
   std::string line = cluster_line(host, hosts, its, is_file(text) ? kReachedOfNvlink : 1);
   // A file of one host stands for as many as are asked for.
   if (ranks && hosts == 1) line.erase(line.find(" x "), 4);
+  std::fprintf(stderr, "tutti: %s is taken as \"%s\"\n", text.c_str(), line.c_str());
   return load_cluster(line, ranks);
 }
 

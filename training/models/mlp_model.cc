@@ -145,7 +145,8 @@ class MlpHeadUnit : public Unit {
 
 }  // namespace
 
-MlpModel::MlpModel(const MlpModelConfig& config) : config_(checked(config)) {
+MlpModel::MlpModel(const MlpModelConfig& config, const MeshPlace& place)
+    : Model(place), config_(checked(config)) {
   add_unit<MlpEmbedUnit>(config_);
   int64_t width = config_.context * config_.embedding;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
@@ -169,8 +170,8 @@ ModelKind mlp_kind() {
   return model_kind<MlpModelConfig>(
       "of the last tokens",
       {.inputs = Inputs::last_tokens, .batch = 1536, .adam_rate = 6e-3, .sgd_rate = 0.3}, kMlp,
-      [](const MlpModelConfig& config, const ModelContext&) -> std::unique_ptr<Model> {
-        return std::make_unique<MlpModel>(config);
+      [](const MlpModelConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
+        return std::make_unique<MlpModel>(config, context.place);
       });
 }
 

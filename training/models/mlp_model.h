@@ -22,8 +22,9 @@ struct MlpModelConfig {
 
 class MlpModel : public Model {
  public:
-  // Throws Error(invalid_argument) for sizes below 1.
-  explicit MlpModel(const MlpModelConfig& config);
+  // For a rank of a mesh, over which nothing is cut but into stages. Throws Error(invalid_argument)
+  // for sizes below 1.
+  explicit MlpModel(const MlpModelConfig& config, const MeshPlace& place = {});
 
   double flops_per_sample() const override;
   Json configuration() const override;

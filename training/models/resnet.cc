@@ -249,7 +249,8 @@ class ResnetHeadUnit : public Unit {
 
 }  // namespace
 
-ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_(checked(config)) {
+ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const MeshPlace& place)
+    : Model(place), config_(checked(config)) {
   config_.sync_batch_norm = config_.sync_batch_norm || reducer != nullptr;
   add_unit<StemUnit>(config_, reducer);
   auto& stem = static_cast<StemUnit&>(*units_.back());
@@ -282,8 +283,8 @@ ModelKind resnet_kind() {
       "of images", {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3},
       kResNet,
       [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
-        return std::make_unique<ResNet>(config,
-                                        config.sync_batch_norm ? context.statistics : nullptr);
+        return std::make_unique<ResNet>(
+            config, config.sync_batch_norm ? context.statistics : nullptr, context.place);
       });
 }
 

@@ -35,9 +35,11 @@ struct ResNetConfig {
 
 class ResNet : public Model {
  public:
-  // With a reducer, which outlives the model, batch statistics are those of all ranks. Throws
-  // Error(invalid_argument) for sizes that make no sense.
-  explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr);
+  // For a rank of a mesh, over which nothing is cut but into stages. With a reducer, which outlives
+  // the model, batch statistics are those of all ranks. Throws Error(invalid_argument) for sizes
+  // that make no sense.
+  explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr,
+                  const MeshPlace& place = {});
 
   const ResNetConfig& config() const { return config_; }
   std::vector<NamedBuffer> buffers() override;

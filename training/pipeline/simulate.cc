@@ -81,6 +81,16 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
   return tasks;
 }
 
+// Where some rank has not done all: names the first one, and what it waits for.
+void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
+  for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
+    if (done[rank] == tasks.ranks[rank].size()) continue;
+    const Task& stuck = tasks.ranks[rank][done[rank]];
+    refuse(cat("rank ", rank, " waits forever at the ", describe(stuck.entry)),
+           "a plan that was not checked", "call check() first: it says what is wrong");
+  }
+}
+
 // Runs the table once. `clocks`, by rank: when it may begin; on return, when it has ended.
 std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
   constexpr double kNotYet = -1;
@@ -104,15 +114,11 @@ std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
       }
     }
   }
+  std::vector<size_t> done;
+  for (const std::vector<Span>& its : spans) done.push_back(its.size());
+  refuse_stuck(tasks, done);
   std::vector<Span> all;
-  for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
-    if (spans[rank].size() < tasks.ranks[rank].size()) {
-      const Task& stuck = tasks.ranks[rank][spans[rank].size()];
-      refuse(cat("rank ", rank, " waits forever at the ", describe(stuck.entry)),
-             "a plan that was not checked", "call check() first: it says what is wrong");
-    }
-    all.insert(all.end(), spans[rank].begin(), spans[rank].end());
-  }
+  for (const std::vector<Span>& its : spans) all.insert(all.end(), its.begin(), its.end());
   return all;
 }
 
@@ -210,7 +216,10 @@ double makespan(const Plan& plan, const Costs& costs, int processors) {
     for (size_t rank = 1; rank < tasks.ranks.size(); ++rank) {
       if (ready(rank) < ready(first)) first = rank;
     }
-    if (ready(first) == kNever) break;
+    if (ready(first) == kNever) {
+      refuse_stuck(tasks, next);
+      break;
+    }
     double& processor = *std::ranges::min_element(free);
     const double start = std::max(processor, ready(first));
     const Task& task = tasks.ranks[first][next[first]++];

@@ -56,7 +56,8 @@ struct Timeline {
 Timeline simulate(const Plan& plan, const Costs& costs);
 
 // The time of one run of the table on a host with fewer processors than ranks: at most `processors`
-// ranks compute at once, and of those that could the one that could earliest. Throws as simulate().
+// ranks (1 or more) compute at once, and of those that could the one that could earliest. Throws as
+// simulate().
 double makespan(const Plan& plan, const Costs& costs, int processors);
 
 }  // namespace tutti::training::pipeline

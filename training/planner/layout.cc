@@ -46,9 +46,9 @@ std::vector<std::string> train_options(const Layout& layout) {
   add("--cp", layout.context);
   add("--ep", layout.expert);
   add("--pp", layout.stages);
-  if (layout.virtual_stages > 1) {
-    options.emplace_back("--schedule=interleaved");
-    add("--virtual", layout.virtual_stages);
+  if (layout.virtual_stages > 1) options.emplace_back("--schedule=interleaved");
+  if (layout.stages > 1 && (layout.virtual_stages > 1 || !layout.cut.empty())) {
+    options.push_back(cat("--virtual=", layout.virtual_stages));
   }
   std::string cut;
   for (const int unit : layout.cut) cut += cat(cut.empty() ? "--cut=" : ",", unit);

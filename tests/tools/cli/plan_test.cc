@@ -193,6 +193,47 @@ TEST_F(Plan, OfThisHostIsWhatTrains) {
   }
   const Result trained = run(words);
   ASSERT_EQ(trained.code, 0) << trained.err;
+  double bytes = 0;  // of rank 0
+  for (const std::string& line : split(read(log), '\n')) {
+    if (line.find("\"memory\"") == std::string::npos) continue;
+    const Json last = Json::parse(line);
+    for (const Json::Member& kind : last["memory"].items()) bytes += kind.value.get<double>();
+  }
+  EXPECT_GT(bytes, 0);
+  EXPECT_LE(bytes, 1.02 * best["memory_bytes"].get<double>());
+}
+
+// What used to end in a division by zero, in layouts that no run has, or in nothing said.
+TEST_F(Plan, OfThisHostTakesOddQuestions) {
+  const Words train = {"train", "--data", write_text(), "--steps", "2", "--batch", "8"};
+  const auto planned = [&](const Words& more) {
+    Words words = train;
+    words.insert(words.end(), more.begin(), more.end());
+    for (const char* word : {"--plan", "auto", "--dry-run"}) words.emplace_back(word);
+    return run(words);
+  };
+  const Words gpt = {"--model", "gpt2",    "--layers", "4",         "--heads",
+                     "2",       "--width", "32",       "--context", "16"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  EXPECT_THAT(planned(with(gpt, {"--ranks", "2", "--tp", "65536", "--pp", "65536"})).err,
+              HasSubstr("no multiple of dp x tp x cp x pp"));
+  EXPECT_THAT(planned(with(gpt, {"--ranks", "300"})).err, HasSubstr("more than the 256"));
+  const Result interleaved =
+      planned(with(gpt, {"--ranks", "2", "--pp", "2", "--schedule", "interleaved"}));
+  EXPECT_EQ(interleaved.code, 0) << interleaved.err;
+  // Models that have no tensor or context axis are cut into stages all the same.
+  const Result mlp = planned({"--ranks", "2", "--pp", "2"});
+  EXPECT_EQ(mlp.code, 0) << mlp.err;
+  EXPECT_EQ(planned({"--ranks", "2", "--pp", "2", "--cut", "measured"}).code, 0);
+  EXPECT_THAT(planned(with(gpt, {"--ranks", "2", "--ep", "2"})).err, HasSubstr("has no experts"));
+  const Result experts = planned({"--model", "mixtral", "--layers", "2", "--heads", "2", "--width",
+                                  "32", "--context", "16", "--ranks", "2", "--ep", "2"});
+  ASSERT_EQ(experts.code, 0) << experts.err;
+  EXPECT_THAT(experts.out, HasSubstr("\"ep\": 2"));
+  EXPECT_EQ(experts.out.find("predicted"), std::string::npos) << "that would be no configuration";
 }
 
 TEST_F(Plan, IsTakenByTraining) {
@@ -202,7 +243,7 @@ TEST_F(Plan, IsTakenByTraining) {
                        "2",     "--plan",  "auto"};
   const Result result = run(train);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("plan             dp"), HasSubstr("s a step predicted"),
+  EXPECT_THAT(result.out, AllOf(HasSubstr("plan             dp"), HasSubstr("ms a step predicted"),
                                 HasSubstr("validation loss")));
   // In a run that a launcher has started there is nothing left to plan.
   Words launched = {"run", "-n", "2", tutti()};

@@ -74,11 +74,15 @@ Json to_json(const planner::Job& job, const PlannedLayout& planned) {
   return json;
 }
 
+std::string bytes_text(double bytes) { return human_bytes(static_cast<uint64_t>(bytes)); }
+
 void print(const planner::Job& job, const PlannedLayout& planned) {
-  std::printf("%10.3f s (%.3f to %.3f) %12.0f tokens/s %5.1f%% MFU %8.1f GiB  %s\n%12s%s\n",
-              planned.time.total(), planned.seconds.low, planned.seconds.high,
-              tokens_a_second(job, planned), 100 * planned.mfu,
-              planned.memory.total() / planner::kGiB, to_text(planned.layout).c_str(), "",
+  const bool is_short = planned.time.total() < 0.1;
+  const double unit = is_short ? 1e3 : 1;
+  std::printf("%10.3f %s (%.3f to %.3f) %12.0f tokens/s %5.1f%% MFU %10s  %s\n%12s%s\n",
+              unit * planned.time.total(), is_short ? "ms" : "s", unit * planned.seconds.low,
+              unit * planned.seconds.high, tokens_a_second(job, planned), 100 * planned.mfu,
+              bytes_text(planned.memory.total()).c_str(), to_text(planned.layout).c_str(), "",
               why(planned).c_str());
 }
 
@@ -93,11 +97,11 @@ void print_why(const planner::Plans& plans) {
       std::printf(" %s %.1f%%", part.name.c_str(), 100 * seconds / best.time.total());
     }
   }
-  std::printf("\nIts memory, GiB:");
+  std::printf("\nIts memory:");
   const Json memory = memory_parts_of(best.memory);
   for (const Json::Member& part : memory.items()) {
     const double bytes = part.value.get<double>();
-    if (bytes > 0) std::printf(" %s %.1f", part.name.c_str(), bytes / planner::kGiB);
+    if (bytes > 0) std::printf(" %s %s", part.name.c_str(), bytes_text(bytes).c_str());
   }
   std::printf("\n");
   const auto other = std::ranges::find_if(plans.layouts, [&](const PlannedLayout& planned) {
@@ -175,12 +179,14 @@ int plan_layouts(const PlanOptions& o) {
   const planner::Plans plans =
       o.cluster == kThisHost ? plans_on_this_host(o, job) : plans_on_cluster(o, job);
   const double parameters = static_cast<double>(planner::parameters(job.model));
+  const bool is_large = parameters >= 1e8;
   std::printf(
-      "%s, %.2f B parameters, on %s: %d %s; batch %lld of %lld tokens\n"
+      "%s, %.2f %s parameters, on %s: %d %s; batch %lld of %lld tokens\n"
       "%zu legal layouts, of which %zu fit\n",
-      job.model.name.c_str(), parameters / 1e9, o.cluster.c_str(), job.cluster.ranks(),
-      job.processor.name.c_str(), static_cast<long long>(job.global_batch),
-      static_cast<long long>(job.sequence), plans.considered, plans.fitting);
+      job.model.name.c_str(), parameters / (is_large ? 1e9 : 1e6), is_large ? "B" : "M",
+      o.cluster.c_str(), job.cluster.ranks(), job.processor.name.c_str(),
+      static_cast<long long>(job.global_batch), static_cast<long long>(job.sequence),
+      plans.considered, plans.fitting);
   Json document = {{"model", job.model.name},
                    {"parameters", planner::parameters(job.model)},
                    {"cluster", o.cluster},

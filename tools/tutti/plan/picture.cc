@@ -77,7 +77,9 @@ std::string picture_of(const planner::Job& job, const planner::PlannedLayout& pl
   const planner::Layout& l = planned.layout;
   const planner::StepTime& time = planned.time;
   const double all = std::max(1.0, planner::micro_batches_of(job, l));
-  const int each = l.virtual_stages > 1 ? 2 : 4;  // micro-batches of each stage
+  constexpr int kMostEntries = 600;  // of all stages
+  const int usual = l.virtual_stages > 1 ? 2 : 4;
+  const int each = std::clamp(kMostEntries / (l.stages * l.stages), 1, usual);
   const int shown = std::max(1, std::min(static_cast<int>(all), each * l.stages));
   const int whole = shown - shown % l.stages;  // that interleaving can have
   const int micro_batches = l.virtual_stages > 1 ? std::max(whole, l.stages) : shown;

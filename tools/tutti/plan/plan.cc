@@ -65,7 +65,9 @@ void add_layouts(Command& command, PlanOptions& o) {
   add("--zero", o.constraints.zero, "ZeRO stage").between(0, 3);
   add("--micro-batch", o.constraints.micro_batch, "sequences of a micro-batch").between(1, 1 << 20);
   add("--recompute", o.recompute, "activation recomputation").one_of({"none", "selective", "full"});
-  add("--max-memory", o.max_memory, "memory of a GPU to use at most (default: 90%)")
+  add("--max-memory", o.max_memory,
+      "memory of a GPU to use at most (default: 90%), or of a rank on localhost (default: its part "
+      "of what is free)")
       .type_name("BYTES");
   add("--min-mfu", o.min_mfu, "model FLOPs utilization to reach at least, percent").between(0, 100);
   constexpr const char* kQuestions = "Questions";

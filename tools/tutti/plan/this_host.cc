@@ -1,4 +1,5 @@
 // tutti plan --cluster localhost: layouts of ranks on this host's processors.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,9 +9,8 @@
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/plan/faces.h"
-#include "tools/tutti/simulate/setup.h"
+#include "tools/tutti/train/plan.h"
 #include "training/kernels/peak.h"
-#include "training/planner/local/local_search.h"
 
 namespace tutti::tool {
 
@@ -31,9 +31,9 @@ std::vector<std::string> fixed_options(const planner::Constraints& c) {
   add("--ep", c.expert);
   add("--zero", c.zero);
   add("--micro-batch", c.micro_batch);
-  if (c.virtual_stages.value_or(1) > 1) {
-    options.emplace_back("--schedule=interleaved");
-    add("--virtual", c.virtual_stages);
+  if (c.virtual_stages) {
+    options.push_back(*c.virtual_stages > 1 ? "--schedule=interleaved" : "--schedule=1f1b");
+    if (*c.virtual_stages > 1) add("--virtual", c.virtual_stages);
   }
   if (c.recompute) options.push_back(cat("--recompute=", name(*c.recompute)));
   return options;
@@ -42,6 +42,10 @@ std::vector<std::string> fixed_options(const planner::Constraints& c) {
 }  // namespace
 
 planner::Job on_this_host(planner::Job job, const PlanOptions& o) {
+  if (!o.efficiencies.empty() || o.software != PlanOptions().software || !o.gpu.empty()) {
+    throw UsageError(
+        cat("--efficiencies, --software and --gpu are about clusters, not --cluster ", kThisHost));
+  }
   const bool is_half = o.precision == "bf16";
   if (!is_half && !o.precision.empty() && o.precision != "f32") {
     throw UsageError(
@@ -52,7 +56,7 @@ planner::Job on_this_host(planner::Job job, const PlanOptions& o) {
   const int ranks = o.gpus.value_or(processors);
   job.cluster = {.name = kThisHost, .gpu = "rank", .hosts = 1, .gpus = ranks};
   const double peak = training::measured_peak(is_half ? DType::bf16 : DType::f32);
-  job.processor = {.name = cat("ranks on ", processors, " processors"),
+  job.processor = {.name = cat("rank", ranks == 1 ? "" : "s", " on ", processors, " processors"),
                    .half_TFLOPs = 1e-12 * peak * processors / ranks};
   return job;
 }
@@ -66,17 +70,16 @@ planner::Plans plans_on_this_host(const PlanOptions& o, const planner::Job& job)
   }
   for (std::string& option : fixed_options(constraints)) options.push_back(std::move(option));
   options.emplace_back("--data=random");  // units are timed with samples that no file has
-  planner::Plans plans = planner::search_locally(
-      {.run = training::parse_run_options(options),
-       .ranks = job.cluster.ranks(),
-       .memory = constraints.memory,
-       .progress = [](size_t number, size_t of) {
-         show_progress("pricing layouts", static_cast<double>(number) / static_cast<double>(of));
-       }});
-  end_progress();
+  planner::Plans plans = search_showing_progress({.run = training::parse_run_options(options),
+                                                  .ranks = job.cluster.ranks(),
+                                                  .memory = constraints.memory});
+  plans.fitting = 0;
   for (planner::PlannedLayout& planned : plans.layouts) {
     planned.mfu = mfu(job, planned.layout, planned.time.total());
+    planned.fits &= planned.mfu >= constraints.least_mfu;
+    if (planned.fits) ++plans.fitting;
   }
+  std::ranges::stable_sort(plans.layouts, planner::is_better);
   return plans;
 }
 

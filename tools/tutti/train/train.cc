@@ -295,7 +295,7 @@ int train(TrainCommandOptions options) {
   }
   check_min_ranks(options.min_ranks, ranks);
   std::vector<std::string> for_ranks;  // options
-  if (is_planned) for_ranks = take_plan(options.run, ranks);
+  if (is_planned) for_ranks = take_plan(options.run, ranks, !only_tells);
   RunOptions tried = options.run;
   settle(tried, ranks, data.examples());
   if (options.print_configuration) {

@@ -1,6 +1,7 @@
 #include "training/planner/local/local_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "training/models/registry.h"
 #include "training/parallel/mesh.h"
 #include "training/pipeline/partition.h"
+#include "training/pipeline/schedules.h"
 #include "training/planner/local/local_step.h"
 #include "training/planner/local/unit_profiles.h"
 #include "training/setup/settle.h"
@@ -31,9 +33,15 @@ Recompute recompute_named(const std::string& text) {
                                : Recompute::none;
 }
 
+const std::string kInterleaved = "interleaved";
+
+// Infinite where nothing tells.
 double free_memory() {
-  const uint64_t available = available_host_memory();
-  return static_cast<double>(std::min(available, container_memory().value_or(available)));
+  double free = std::numeric_limits<double>::infinity();
+  const auto least = [&](uint64_t bytes) { free = std::min(free, static_cast<double>(bytes)); };
+  if (const uint64_t bytes = available_host_memory(); bytes > 0) least(bytes);
+  if (const auto bytes = free_container_memory()) least(*bytes);
+  return free;
 }
 
 template <typename T>
@@ -48,7 +56,13 @@ class LocalSearch {
       : question_(question),
         run_(question.run),
         prices_(usable_processors()),
-        profiles_(question.ranks, prices_.processors()) {
+        profiles_(question.ranks, prices_.processors(), question.run.threads) {
+    if (question.ranks > kMostRanks) {
+      throw Error(ErrorCode::unsupported,
+                  cat(question.ranks, " ranks are more than the ", kMostRanks,
+                      " that are planned on one host"),
+                  {.remedy = "give --dp, --tp, --pp yourself, or plan for a cluster"});
+    }
     if (run_.micro_batches) {
       throw Error(ErrorCode::invalid_argument, "the batch depends on the layout",
                   {.cause = "--micro-batches (--accumulate) counts those of each data rank",
@@ -70,6 +84,9 @@ class LocalSearch {
         }
       }
     }
+    if (found_.empty()) {
+      first_reason_ = cat(question_.ranks, " ranks are no multiple of dp x tp x cp x pp as given");
+    }
     Plans plans;
     for (size_t i = 0; i < found_.size(); ++i) {
       if (question_.progress) question_.progress(i, found_.size());
@@ -86,13 +103,14 @@ class LocalSearch {
 
  private:
   // Before units are measured, which takes long for a model that has no room anyway.
-  void refuse_too_large() const {
+  void refuse_too_large() {
     double parameters = 0;
     const std::unique_ptr<Model> model = make_model(run_.model);
+    has_experts_ = model->expert_load() != nullptr;
     for (const ParameterSpec& spec : model->parameters().specs()) {
       parameters += static_cast<double>(spec.local_count());
     }
-    constexpr double kLeastBytes = 8;  // values, gradients and states in 16 bits
+    constexpr double kLeastBytes = 8;  // of any optimizer: values and gradients
     const double least = kLeastBytes * parameters / question_.ranks;
     if (least <= memory_) return;
     throw Error(ErrorCode::unsupported, "nothing fits",
@@ -113,9 +131,9 @@ class LocalSearch {
   }
 
   void add_mesh(Layout layout) {
-    const int cut = layout.tensor * layout.context * layout.stages;
-    if (question_.ranks % cut != 0) return;
-    layout.data = question_.ranks / cut;
+    const int64_t cut = int64_t{layout.tensor} * layout.context * layout.stages;
+    if (cut > question_.ranks || question_.ranks % cut != 0) return;
+    layout.data = static_cast<int>(question_.ranks / cut);
     if (run_.is_given("parallel.dp") && run_.mesh.data != layout.data) return;
     std::vector<bool> rows = {false};
     if (run_.is_given("parallel.sp")) {
@@ -123,7 +141,7 @@ class LocalSearch {
     } else if (layout.tensor > 1) {
       rows.push_back(true);
     }
-    const bool has_experts = run_.model.contains("experts");
+    const bool has_experts = has_experts_ || run_.is_given("parallel.ep");
     for (const int expert :
          has_experts ? axis("parallel.ep", run_.mesh.expert) : std::vector<int>{1}) {
       layout.expert = expert;
@@ -152,9 +170,11 @@ class LocalSearch {
   void add_sizes(Layout layout) {
     const PipelineOptions& pipeline = run_.training.replica.pipeline;
     std::vector<int> chunks = {1};
-    if (run_.is_given("parallel.virtual") || run_.is_given("parallel.schedule")) {
+    const bool is_scheduled = run_.is_given("parallel.schedule");
+    if (run_.is_given("parallel.virtual")) {
       chunks = {pipeline.virtual_stages};
-    } else if (layout.stages > 1) {
+    } else if (layout.stages > 1 &&
+               (!is_scheduled || pipeline::schedule_named(pipeline.schedule).has_virtual_stages)) {
       chunks.push_back(2);
     }
     std::vector<int> zeros = {run_.training.replica.storage.stage};
@@ -218,12 +238,14 @@ class LocalSearch {
   }
 
   static constexpr int64_t kMostMicroBatch = 32;
+  static constexpr int kMostRanks = 256;
 
   const LocalQuestion& question_;
   RunOptions run_;
   HostPrices prices_;
   UnitProfiles profiles_;
   double memory_ = 0;
+  bool has_experts_ = false;
   std::vector<Layout> found_;
   std::string first_reason_;
 };
@@ -244,7 +266,7 @@ RunOptions with_layout(const RunOptions& run, const Layout& l) {
   give(changed, "parallel.zero", training.replica.storage.stage, l.zero);
   PipelineOptions& pipeline = training.replica.pipeline;
   give(changed, "parallel.virtual", pipeline.virtual_stages, l.virtual_stages);
-  if (l.virtual_stages > 1) pipeline.schedule = "interleaved";
+  if (l.virtual_stages > 1) give(changed, "parallel.schedule", pipeline.schedule, kInterleaved);
   if (!l.cut.empty()) pipeline.cut = l.cut;
   return changed;
 }

@@ -149,25 +149,57 @@ class LocalPricing {
     time.dispatch = part * model.experts;
     time.computing = part * model.all() - time.tensor - time.context - time.dispatch;
     if (stages() == 1) return;
-    const double boundary = count(profile_.layers.front().activation_bytes);
-    const double message = prices_.message(boundary);
+    const Boundaries boundaries = price_boundaries(chunks);
+    time.transfers = part_of_stages(boundaries.seconds);
+    time.bubble =
+        std::max(0.0, makespan(chunks, boundaries.message) - part * model.all() - time.transfers);
+  }
+
+  struct Boundaries {
+    std::vector<double> message;  // seconds between each chunk and the next
+    double seconds = 0;           // of all ranks of a replica
+  };
+
+  Boundaries price_boundaries(const std::vector<Pass>& chunks) {
+    Pass model;
+    for (const Pass& chunk : chunks) add(chunk, model);
+    const double entry = model.all() / count(2 * std::ssize(chunks));
+    const double hand_over = processors_of_replica() < stages() ? hand_over_of(entry) : 0;
+    Boundaries boundaries;
+    for (size_t chunk = 0; chunk + 1 < chunks.size(); ++chunk) {
+      const auto last = static_cast<size_t>(cut_[chunk + 1]) - 1;
+      const double bytes = count(profile_.layers[last].activation_bytes);
+      boundaries.message.push_back(prices_.message(bytes));
+      boundaries.seconds += 2 * count(passes_) * (boundaries.message.back() + hand_over);
+    }
+    return boundaries;
+  }
+
+  double processors_of_replica() const { return at_once_ * count(stages()) / ranks_; }
+  double part_of_stages(double seconds) const { return turns() * seconds / stages(); }
+
+  // Of a replica's stages on its processors; of a part of one, and of what is left over, as much
+  // slower.
+  double makespan(const std::vector<Pass>& chunks, const std::vector<double>& message) {
     pipeline::Costs costs{
-        .forward = {}, .backward_input = {}, .backward_weight = {0}, .message = {message}};
+        .forward = {}, .backward_input = {}, .backward_weight = {}, .message = message};
+    const bool is_split = plans_.layout().schedule.has_split_backward();
     for (const Pass& chunk : chunks) {
       costs.forward.push_back(chunk.forward);
-      costs.backward_input.push_back(chunk.backward);
+      costs.backward_input.push_back(is_split ? chunk.backward / 2 : chunk.backward);
+      costs.backward_weight.push_back(is_split ? chunk.backward / 2 : 0);
     }
-    const double replicas = count(ranks_) / stages();
-    const double processors = at_once_ / replicas;  // of a replica
-    const pipeline::Plan& plan = plans_.training(passes_);
-    const double makespan =
-        pipeline::makespan(plan, costs, std::max(1, static_cast<int>(processors)));
-    const double slower = std::max(1.0, 1 / processors);
-    const double crossings = 2 * count(passes_) * count(std::ssize(chunks) - 1);
-    const double hand_over =
-        processors < stages() ? hand_over_of(model.all() / count(2 * std::ssize(chunks))) : 0;
-    time.transfers = crossings * (message + hand_over) * turns() / stages();
-    time.bubble = std::max(0.0, slower * makespan - part * model.all());
+    const double processors = processors_of_replica();
+    const int whole = std::max(1, static_cast<int>(processors));
+    const auto of = [&](int64_t passes) {
+      return pipeline::makespan(plans_.training(passes), costs, whole) * whole / processors;
+    };
+    // Of many micro-batches each further one takes as long as the one before.
+    const int64_t enough = int64_t{16} * stages();
+    if (passes_ <= 2 * enough) return of(passes_);
+    const double first = of(enough);
+    const double slope = (of(2 * enough) - first) / count(enough);
+    return first + slope * count(passes_ - enough);
   }
 
   // Bytes of the parameters of the stage that has most.
@@ -175,10 +207,13 @@ class LocalPricing {
     std::vector<double> bytes(static_cast<size_t>(stages()), 0);
     const int units = static_cast<int>(std::ssize(model_->units()));
     for (size_t chunk = 0; chunk < cut_.size(); ++chunk) {
-      const auto holder = static_cast<size_t>(plans_.layout().holders[chunk].front());
+      const std::vector<int>& holders = plans_.layout().holders[chunk];
       const int end = chunk + 1 < cut_.size() ? cut_[chunk + 1] : units;
       for (int unit = cut_[chunk]; unit < end; ++unit) {
-        bytes[holder] += count(profile_.layers[static_cast<size_t>(unit)].parameter_bytes);
+        for (const int holder : holders) {
+          bytes[static_cast<size_t>(holder)] +=
+              count(profile_.layers[static_cast<size_t>(unit)].parameter_bytes);
+        }
       }
     }
     return *std::ranges::max_element(bytes);
@@ -207,6 +242,9 @@ class LocalPricing {
             gathers * (storage.stage == 3 ? 2 * count(passes_) : 1);
       }
     }
+    // Sums of compressed gradients are not priced as such.
+    const double every = count(std::max<int64_t>(1, replica_.average_every));
+    time.sums /= every;
     // The update reads gradients, and reads and writes masters and two states; before it gradients
     // are set to zero and their norm is summed.
     constexpr double kUpdated = 28;

@@ -60,8 +60,8 @@ Profile extended(const Profile& two, const Profile& four, int64_t samples) {
 
 }  // namespace
 
-UnitProfiles::UnitProfiles(int ranks, int processors)
-    : threads_(std::max(1, processors / ranks)),
+UnitProfiles::UnitProfiles(int ranks, int processors, std::optional<int64_t> threads)
+    : threads_(threads ? static_cast<int>(*threads) : std::max(1, processors / ranks)),
       at_once_(std::clamp(processors / threads_, 1, ranks)) {}
 
 const Profile& UnitProfiles::of(const RunOptions& settled, const MeshPlace& place,
@@ -72,8 +72,8 @@ const Profile& UnitProfiles::of(const RunOptions& settled, const MeshPlace& plac
   if (samples <= kMostMeasured) {
     return known_.emplace(key, measure(settled, place, samples)).first->second;
   }
-  const Profile two = of(settled, place, 2);
-  const Profile four = of(settled, place, 4);
+  const Profile& two = of(settled, place, 2);
+  const Profile& four = of(settled, place, 4);
   return known_.emplace(key, extended(two, four, samples)).first->second;
 }
 

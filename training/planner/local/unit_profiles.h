@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "training/core/axes.h"
@@ -17,8 +18,9 @@ namespace tutti::training::planner {
 // and memory grow linearly with the samples.
 class UnitProfiles {
  public:
-  // As many ranks compute at once as `ranks` have processors for, each with so many threads.
-  UnitProfiles(int ranks, int processors);
+  // As many ranks compute at once as have processors. `threads` of each; none: its share of the
+  // processors.
+  UnitProfiles(int ranks, int processors, std::optional<int64_t> threads = std::nullopt);
 
   // Of a settled run, for the first rank of each of its stages. Blocks; throws as profile_model().
   const pipeline::Profile& of(const RunOptions& settled, const MeshPlace& place, int64_t samples);

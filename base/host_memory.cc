@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What follows `name` in /proc/meminfo, in bytes.
+// Bytes that /proc/meminfo gives for `name`; 0 if it gives none.
 uint64_t memory_of(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {

@@ -137,7 +137,7 @@ void expect_same(BlockFormat format, const Values& values) {
 
 // --- Values ---
 
-// Of all magnitudes within one block and of many, ties among them.
+// Values of one magnitude and of many within a block, ties among them.
 Values many_values() {
   constexpr size_t kCount = 1'000'000;
   std::mt19937 random(7);

@@ -50,7 +50,7 @@ std::string_view kind_of_card(const std::string& name) {
   return begins_with(name, {"eth", "en", "bond"}) ? "Ethernet" : "IB";
 }
 
-// What the first host of a topology has.
+// GPUs and cards of a topology's first host.
 struct FirstHost {
   int gpus = 0;
   double fast_GBps = 0;  // of the first GPU: NVLink or xGMI

@@ -23,9 +23,10 @@ inline constexpr char kClusterHelp[] =
 inline constexpr char kIntervalMeaning[] =
     "of ten measurements, nine should lie between low and high";
 
-// As load_cluster(), and besides topology files (NCCL's, RCCL's, hwloc's) and networks that `tutti
-// simulate` plays: the GPUs, links and cards of their first host, and as many hosts. `gpu`: the
-// GPUs' name, where the file does not tell which they are. Throws Error(invalid_argument).
+// Loads what load_cluster() does, and besides topology files (NCCL's, RCCL's, hwloc's) and networks
+// that `tutti simulate` plays: the cluster has the GPUs, links and cards of their first host, and
+// as many hosts. Tells on standard error the line that a topology is taken as. `gpu`: the GPUs'
+// name, where the file does not tell which they are. Throws Error(invalid_argument).
 Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ranks,
                                  const std::string& gpu);
 

@@ -22,8 +22,8 @@ struct UnitMemory {
   int64_t backward = 0;  // the most during backward, beside that: temporaries, the input's gradient
 };
 
-// What a unit says to other ranks for that micro-batch (as a rank of the mesh that its model is
-// made for), besides messages between stages.
+// Messages of a unit to other ranks of the mesh that its model is made for, for that micro-batch;
+// messages between stages are not among them.
 struct UnitMessages {
   std::vector<UnsentMessage> forward;
   std::vector<UnsentMessage> backward;

@@ -203,7 +203,7 @@ TEST_F(Plan, OfThisHostIsWhatTrains) {
   EXPECT_LE(bytes, 1.02 * best["memory_bytes"].get<double>());
 }
 
-// What used to end in a division by zero, in layouts that no run has, or in nothing said.
+// These questions used to end in a division by zero, or in layouts that no run has.
 TEST_F(Plan, OfThisHostTakesOddQuestions) {
   const Words train = {"train", "--data", write_text(), "--steps", "2", "--batch", "8"};
   const auto planned = [&](const Words& more) {

@@ -7,11 +7,10 @@
 //
 //   each owner encodes its sum; all-gather; every rank decodes all of it      finish()
 //
-// What encoding lost is kept for the next step, exactly (the difference of two floats, rounded
-// once): error = M - decoded(M), and on an owner besides its sum - decoded(sum). So no gradient is
-// lost: the sum of all results is that of all gradients less the ranks' present errors. An owner
-// goes on with what it sent, so all ranks have the same bits; decoded parts are added in f32 in the
-// order of ranks.
+// The error feedback is exact: error = M - decoded(M), rounded once, and an owner adds its sum -
+// decoded(sum). So no gradient is lost: the sum of all results is that of all gradients less the
+// ranks' present errors. An owner decodes what it sent, so all ranks have the same bits; decoded
+// parts are added in f32 in the order of ranks.
 //
 // Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).
 #pragma once

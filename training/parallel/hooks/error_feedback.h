@@ -1,5 +1,4 @@
-// What compressions with error feedback have in common: what is not sent in a step is remembered,
-// and added to the gradients of the next one.
+// Error feedback: the part of the gradients that a step does not send is added to the next step's.
 #pragma once
 
 #include <string_view>

@@ -62,7 +62,7 @@ std::vector<HookState> TopK::states(Communicator&, DType gradients) {
   return states;
 }
 
-// Of equal magnitudes the first one.
+// A tie goes to the lower index.
 void TopK::choose(BucketState& at) {
   const std::span<uint32_t> all = std::span(indices_).first(at.errors.size());
   std::iota(all.begin(), all.end(), 0U);

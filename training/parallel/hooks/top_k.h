@@ -1,4 +1,5 @@
-// Of a bucket's gradients each rank sends the largest only, and keeps the rest for later steps.
+// Top-k compression: each rank sends the largest gradients of a bucket, and keeps the rest for
+// later steps.
 //
 //   M = gradient + error       on each rank
 //   sent = the k largest |M|   as index and value, 8 bytes each: all-gather

@@ -1,4 +1,4 @@
-// What this host takes to move bytes and to communicate while all its processors are busy.
+// Times in which this host moves bytes and communicates while all its processors are busy.
 #pragma once
 
 #include <cstdint>

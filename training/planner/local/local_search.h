@@ -18,8 +18,8 @@ struct LocalQuestion {
   std::function<void(size_t number, size_t of)> progress;
 };
 
-// As search(). Blocks while units are measured: seconds for a model of some million parameters.
-// Throws Error(invalid_argument) if no layout is legal.
+// Searches all layouts and returns all of them, ranked. Blocks while units are measured: seconds
+// for a model of some million parameters. Throws Error(invalid_argument) if no layout is legal.
 Plans search_locally(const LocalQuestion& question);
 
 // A run in a layout, as if its options had been given.

@@ -142,7 +142,7 @@ class LocalPricing {
     const std::vector<Pass> chunks = chunk_passes();
     Pass model;
     for (const Pass& chunk : chunks) add(chunk, model);
-    // What one processor does of it.
+    // The part of it that one processor does.
     const double part = turns() * count(passes_) / stages();
     time.tensor = part * model.tensor;
     time.context = part * model.context;
@@ -178,8 +178,7 @@ class LocalPricing {
   double processors_of_replica() const { return at_once_ * count(stages()) / ranks_; }
   double part_of_stages(double seconds) const { return turns() * seconds / stages(); }
 
-  // Of a replica's stages on its processors; of a part of one, and of what is left over, as much
-  // slower.
+  // A replica's stages take turns on its processors. Fractions of processors count in proportion.
   double makespan(const std::vector<Pass>& chunks, const std::vector<double>& message) {
     pipeline::Costs costs{
         .forward = {}, .backward_input = {}, .backward_weight = {}, .message = message};
@@ -194,7 +193,7 @@ class LocalPricing {
     const auto of = [&](int64_t passes) {
       return pipeline::makespan(plans_.training(passes), costs, whole) * whole / processors;
     };
-    // Of many micro-batches each further one takes as long as the one before.
+    // After the first micro-batches each further one takes as long as the one before.
     const int64_t enough = int64_t{16} * stages();
     if (passes_ <= 2 * enough) return of(passes_);
     const double first = of(enough);

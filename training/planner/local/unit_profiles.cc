@@ -24,11 +24,11 @@ using pipeline::UnitMemory;
 constexpr int kRuns = 3;              // of each unit; the median counts
 constexpr int64_t kMostMeasured = 4;  // samples
 
-// What all that is measured depends on.
+// A profile depends on nothing else. (What full recomputation repeats is added later.)
 std::string key_of(const RunOptions& settled, const MeshPlace& place, int64_t samples) {
   return cat(samples, ' ', place.size(Axis::tensor), ' ', place.size(Axis::context), ' ',
-             place.ranks_along(place.experts), ' ', name(place.experts), ' ', settled.recompute,
-             ' ', settled.sequence_parallel);
+             place.ranks_along(place.experts), ' ', name(place.experts), ' ',
+             settled.recompute == "selective", ' ', settled.sequence_parallel);
 }
 
 // Continues the line through what two samples and four took.

@@ -1,4 +1,4 @@
-// What a model's units take on this machine while all its processors compute, as in training.
+// Profiles of a model's units, measured while all processors of this host compute, as in training.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ namespace tutti::training::planner {
 // and memory grow linearly with the samples.
 class UnitProfiles {
  public:
-  // As many ranks compute at once as have processors. `threads` of each; none: its share of the
-  // processors.
+  // `threads`: computing threads of a rank; none: its share of the processors. Units are timed on
+  // as many ranks at once as have processors.
   UnitProfiles(int ranks, int processors, std::optional<int64_t> threads = std::nullopt);
 
-  // Of a settled run, for the first rank of each of its stages. Blocks; throws as profile_model().
+  // The profile of a settled run's model as the first rank of a stage has it. Blocks; throws as
+  // profile_model().
   const pipeline::Profile& of(const RunOptions& settled, const MeshPlace& place, int64_t samples);
 
   int threads() const { return threads_; }

@@ -115,7 +115,7 @@ TEST_P(BlockCompressionTest, IsTheReferenceBitForBitOnAllRanks) {
         hook.finish(0, gradients);
         EXPECT_EQ(own, wanted[static_cast<size_t>(step)]) << step;
       }
-      // What it remembers, parameter by parameter.
+      // The errors are kept parameter by parameter.
       const std::vector<HookState> states = hook.states(communicator, DType::f32);
       ASSERT_EQ(states.size(), 2u);
       EXPECT_EQ(states[1].name, std::string(name(GetParam())) + ".error.b");

@@ -54,7 +54,7 @@ class Local : public FolderTest {
   std::string text_ = written();
 };
 
-// As the profile of a unit, alone on one rank, says it and as a run counts it.
+// The bytes that a unit, profiled alone on one rank, leaves out are those that a run counts.
 TEST_F(Local, WhatUnitsWouldSendIsWhatTheySend) {
   const std::vector<Words> layouts = {
       {"--tp=2", "--micro-batch=4"},
@@ -123,7 +123,7 @@ TEST_F(Local, MemoryIsWhatRanksHave) {
                                              memory.activations + memory.boundaries;
     });
     const auto most = static_cast<double>(*std::ranges::max_element(found));
-    // Of gathered parameters two buckets are planned; how many there are at once is chance.
+    // The plan counts two buckets of gathered parameters; a run may have fewer at once.
     const double more = l.zero == 3 ? 0.15 : 0.02;
     EXPECT_LE(planned.memory.total(), (1 + more) * most);
     EXPECT_GE(planned.memory.total(), 0.98 * most);

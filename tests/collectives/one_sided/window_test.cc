@@ -1,0 +1,289 @@
+// One-sided calls: what is in windows after them, in which order they are served, and what happens
+// when a rank is gone.
+#include "collectives/one_sided/window.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::run_ranks;
+using testing::run_ranks_catching;
+
+template <typename T>
+std::span<std::byte> bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+class Windows : public ::testing::TestWithParam<std::string> {
+ protected:
+  Windows() { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  ~Windows() override {
+    settings().set("TUTTI_TRANSPORT", "auto");
+    settings().set("TUTTI_PROGRESS_THREAD", "0");
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, Windows, ::testing::Values("auto", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+// Sizes in one message, at its limit and above, odd ones among them.
+TEST_P(Windows, HaveWhatWasPut) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    run_ranks(ranks, [&](const Job& job) {
+      Communicator world = Communicator::init(job);
+      constexpr uint64_t kEach = 100'000;
+      std::vector<uint8_t> memory(kEach * static_cast<uint64_t>(ranks));
+      Window window(world, bytes_of(memory));
+      EXPECT_EQ(window.rank(), job.rank);
+      EXPECT_EQ(window.bytes_of(ranks - 1), memory.size());
+      const std::vector<uint64_t> sizes = {0, 1, 7, Window::kSegment, Window::kSegment + 1, kEach};
+      for (size_t round = 0; round < sizes.size(); ++round) {
+        const uint64_t size = sizes[round];
+        const auto value = static_cast<uint8_t>(10 * round + static_cast<size_t>(job.rank) + 1);
+        const std::vector<uint8_t> own(size, value);
+        const uint64_t offset = kEach * static_cast<uint64_t>(job.rank);
+        for (int to = 0; to < ranks; ++to) window.put({own.data(), size, DType::u8}, to, offset);
+        window.fence();
+        for (int from = 0; from < ranks; ++from) {
+          const auto wanted = static_cast<uint8_t>(10 * round + static_cast<size_t>(from) + 1);
+          const auto* const part = memory.data() + kEach * static_cast<uint64_t>(from);
+          for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(part[i], wanted) << size << ' ' << i;
+          // The same, read from the rank after this one.
+          std::vector<uint8_t> read(size);
+          window.get({read.data(), size, DType::u8}, (job.rank + 1) % ranks,
+                     kEach * static_cast<uint64_t>(from));
+          EXPECT_EQ(read, std::vector<uint8_t>(size, wanted));
+        }
+        window.fence();
+      }
+      window.free();
+    });
+  }
+}
+
+TEST_P(Windows, AccumulateEveryOperatorAndType) {
+  constexpr int kRanks = 3;
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : kAllReduceOps) {
+      const bool is_possible = supports(op, dtype) && op != ReduceOp::avg &&
+                               op != ReduceOp::premul_sum && op != ReduceOp::user;
+      run_ranks(kRanks, [&](const Job& job) {
+        Communicator world = Communicator::init(job);
+        // Bytes 0 and 1 are numbers of every type that all operators combine exactly; so the order
+        // does not matter.
+        constexpr uint64_t kCount = 50;
+        std::vector<std::byte> memory(kCount * size_of(dtype));
+        const std::vector<std::byte> own(memory.size());
+        Window window(world, memory);
+        const ConstBuffer from{own.data(), kCount, dtype};
+        if (!is_possible) {
+          EXPECT_THROW(window.accumulate(from, 0, 0, op), Error);
+        } else {
+          window.accumulate(from, (job.rank + 1) % kRanks, 0, op);
+        }
+        window.fence();
+        EXPECT_EQ(memory, own);
+        window.free();
+      });
+    }
+  }
+}
+
+TEST_P(Windows, SumsArePreciselyThose) {
+  constexpr int kRanks = 4;
+  run_ranks(kRanks, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<float> memory(30'000, 1.0f);
+    Window window(world, bytes_of(memory));
+    std::vector<float> own(memory.size() - 1);
+    std::iota(own.begin(), own.end(), static_cast<float>(job.rank));
+    constexpr int kTimes = 3;
+    for (int time = 0; time < kTimes; ++time) {
+      for (int to = 0; to < kRanks; ++to) {
+        window.accumulate({own.data(), own.size(), DType::f32}, to, sizeof(float), ReduceOp::sum);
+      }
+    }
+    window.fence();
+    EXPECT_EQ(memory[0], 1);
+    for (size_t i = 0; i < own.size(); ++i) {
+      ASSERT_EQ(memory[i + 1], 1 + kTimes * (kRanks * static_cast<float>(i) + 6)) << i;
+    }
+    window.free();
+  });
+}
+
+// A lock made of compare_and_swap, and a counter that is read and written under it.
+TEST_P(Windows, SwapsAreALock) {
+  constexpr int kRanks = 4;
+  constexpr int kTimes = 25;
+  run_ranks(kRanks, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<uint64_t> memory(2);
+    Window window(world, bytes_of(memory));
+    for (int time = 0; time < kTimes; ++time) {
+      while (window.compare_and_swap(DType::u64, 0, 1 + static_cast<uint64_t>(job.rank), 0, 0) !=
+             0) {
+      }
+      uint64_t count = 0;
+      window.get({&count, 1, DType::u64}, 0, 8);
+      ++count;
+      window.put({&count, 1, DType::u64}, 0, 8);
+      window.flush(0);
+      const uint64_t mine = 1 + static_cast<uint64_t>(job.rank);
+      EXPECT_EQ(window.compare_and_swap(DType::u64, mine, 0, 0, 0), mine);
+    }
+    window.fence();
+    if (job.rank == 0) {
+      EXPECT_EQ(memory[1], uint64_t{kRanks * kTimes});
+    }
+    EXPECT_THROW(window.compare_and_swap(DType::f32, 0, 1, 0, 0), Error);
+    window.free();
+  });
+}
+
+// A signal comes after what was put before it; signals add up.
+TEST_P(Windows, SignalsFollowWhatWasPut) {
+  constexpr int kRanks = 3;
+  run_ranks(kRanks, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<uint32_t> memory(20'000);
+    Window window(world, bytes_of(memory));
+    const int to = (job.rank + 1) % kRanks;
+    for (uint32_t round = 1; round <= 40; ++round) {
+      const std::vector<uint32_t> own(round % 2 == 0 ? memory.size() : 3, round);
+      window.put({own.data(), own.size(), DType::u32}, to, 0);
+      window.signal(to, 5);
+      window.wait_signal(5);
+      for (size_t i = 0; i < own.size(); ++i) ASSERT_EQ(memory[i], round) << i;
+      window.signal((job.rank + kRanks - 1) % kRanks, 6);  // it may be written again
+      window.wait_signal(6);
+    }
+    for (int other = 0; other < kRanks; ++other) window.signal(other, 7, 10);
+    window.wait_signal(7, 10 * kRanks);
+    window.free();
+  });
+}
+
+// Random calls of all ranks on all windows; a referee knows what must come of them, since sums
+// commute and each rank puts into places of its own.
+TEST_P(Windows, KeepUpWithAReferee) {
+  constexpr int kCalls = 400;
+  for (const int ranks : {2, 3, 8}) {
+    constexpr uint64_t kSums = 64;
+    constexpr uint64_t kOwn = 16;
+    const uint64_t words = kSums + kOwn * static_cast<uint64_t>(ranks);
+    // What rank `from` does, on whose window: drawn alike by it and by the referee.
+    const auto play = [&](int from, const auto& add, const auto& put) {
+      std::mt19937 random(static_cast<unsigned>(from) + 17);
+      for (int call = 0; call < kCalls; ++call) {
+        const auto to = static_cast<int>(random() % static_cast<unsigned>(ranks));
+        const uint64_t value = random() % 1000;
+        if (random() % 2 == 0) {
+          add(to, random() % kSums, value);
+        } else {
+          put(to, kSums + kOwn * static_cast<uint64_t>(from) + random() % kOwn, value);
+        }
+      }
+    };
+    std::vector<std::vector<uint64_t>> wanted(static_cast<size_t>(ranks),
+                                              std::vector<uint64_t>(words));
+    for (int from = 0; from < ranks; ++from) {
+      play(
+          from, [&](int to, uint64_t at, uint64_t v) { wanted[static_cast<size_t>(to)][at] += v; },
+          [&](int to, uint64_t at, uint64_t v) { wanted[static_cast<size_t>(to)][at] = v; });
+    }
+    run_ranks(ranks, [&](const Job& job) {
+      Communicator world = Communicator::init(job);
+      std::vector<uint64_t> memory(words);
+      Window window(world, bytes_of(memory));
+      play(
+          job.rank,
+          [&](int to, uint64_t at, uint64_t value) {
+            window.accumulate({&value, 1, DType::u64}, to, 8 * at, ReduceOp::sum);
+          },
+          [&](int to, uint64_t at, uint64_t value) {
+            window.put({&value, 1, DType::u64}, to, 8 * at);
+          });
+      window.fence();
+      EXPECT_EQ(memory, wanted[static_cast<size_t>(job.rank)]);
+      window.free();
+    });
+  }
+}
+
+// A rank that computes, and makes no call, serves all the same.
+TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
+  settings().set("TUTTI_PROGRESS_THREAD", "1");
+  std::atomic<bool> has_read = false;
+  run_ranks(2, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<uint32_t> memory(4, 40 + static_cast<uint32_t>(job.rank));
+    Window window(world, bytes_of(memory));
+    if (job.rank == 0) {
+      volatile double computed = 1;
+      while (!has_read) computed = computed * 1.0000001;
+    } else {
+      uint32_t found = 0;
+      window.get({&found, 1, DType::u32}, 0, 8);
+      EXPECT_EQ(found, 40u);
+      has_read = true;
+    }
+    window.free();
+  });
+}
+
+TEST_P(Windows, RefuseWhatIsOutside) {
+  run_ranks(2, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<std::byte> memory(job.rank == 0 ? 100 : 0);
+    Window window(world, memory);
+    std::vector<std::byte> own(101);
+    const auto refused = [&](uint64_t bytes, int rank, uint64_t offset) {
+      EXPECT_THROW(window.put({own.data(), bytes, DType::u8}, rank, offset), Error);
+      EXPECT_THROW(window.get({own.data(), bytes, DType::u8}, rank, offset), Error);
+    };
+    refused(101, 0, 0);
+    refused(1, 0, 100);
+    refused(1, 0, ~uint64_t{0});
+    refused(1, 1, 0);
+    refused(1, 2, 0);
+    refused(1, -1, 0);
+    EXPECT_THROW(window.signal(0, Window::kSignals), Error);
+    EXPECT_THROW(window.wait_signal(-1), Error);
+    window.put({own.data(), 100, DType::u8}, 0, 0);
+    window.put({own.data(), 0, DType::u8}, 1, 0);
+    window.free();
+    EXPECT_THROW(window.fence(), Error);
+  });
+}
+
+// A rank that leaves without free() is named by those who want something of it.
+TEST_P(Windows, NameARankThatIsGone) {
+  const auto errors = run_ranks_catching(3, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<uint32_t> memory(4);
+    Window window(world, bytes_of(memory));
+    if (job.rank == 2) return;
+    while (true) window.flush(2);  // some may be served before it has left
+  });
+  ASSERT_TRUE(errors[0].has_value());
+  EXPECT_THAT(errors[0]->what(), HasSubstr("rank 2"));
+  EXPECT_FALSE(errors[2].has_value());
+}
+
+}  // namespace
+}  // namespace tutti

@@ -14,3 +14,4 @@
 #include "base/error.h"
 #include "collectives/communicator.h"
 #include "collectives/group.h"
+#include "collectives/one_sided/window.h"

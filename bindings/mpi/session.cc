@@ -198,7 +198,12 @@ class Session {
     // Threads may make communicators of the same ranks at the same time, in any order.
     int tag = next_tag_.fetch_add(1) % kLargestTag;
     PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
-    channel.communicator = world_->communicator.create(ranks, tag);
+    // The others may be done with it, and their first call may have failed: it fails here, too.
+    try {
+      channel.communicator = world_->communicator.create(ranks, tag);
+    } catch (const Error& error) {
+      channel.failure = error;
+    }
   }
 
   static std::vector<int> ranks_in_world(MPI_Comm comm, int size) {
@@ -290,6 +295,7 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   Channel* const channel =
       form == Form::starting ? session->find(comm) : &session->channel_of(comm);
   if (channel == nullptr) return fall(Fate::first_use);
+  if (channel->failure) throw Error(*channel->failure);
   if (!channel->communicator.valid()) return fall(Fate::communicator);
   return channel;
 }

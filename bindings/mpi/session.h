@@ -29,6 +29,7 @@ struct Channel : std::enable_shared_from_this<Channel> {
   std::atomic<MPI_Comm> comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
+  std::optional<Error> failure;  // why there is no communicator, though Tutti could serve it
 };
 
 // After PMPI_Init. Collective. Where one rank cannot join, none does, and all calls fall through.
@@ -51,7 +52,7 @@ struct Decision {
   }
 };
 
-// Null: it falls through, and is counted as such.
+// Null: it falls through, and is counted as such. Throws why the communicator could not be made.
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 
 // Writes the error to standard error and calls the communicator's error handler, as MPI's own
@@ -97,17 +98,29 @@ int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   return MPI_SUCCESS;
 }
 
+// One call: by `ours` with the channel where Tutti takes it, by `theirs` otherwise.
+template <typename Theirs, typename Ours>
+int on_channel(Form form, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs,
+               Ours ours) {
+  Channel* channel = nullptr;
+  try {
+    channel = choose(form, call, comm, decision);
+  } catch (const std::exception& error) {
+    return fail(comm, call, error);
+  }
+  if (channel == nullptr) return theirs();
+  return counted(form, call, comm, theirs, [&] { ours(*channel); });
+}
+
 // One call: where Tutti takes it, as a task that `make` makes of it, with a `request` to Tutti,
 // keep() for what must outlive the call, and finish() for what is to be done at its end; by
 // `theirs` otherwise.
 template <typename Theirs, typename Make>
 int route(Blocking, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Make make) {
-  Channel* channel = choose(Form::blocking, call, comm, decision);
-  if (channel == nullptr) return theirs();
-  return counted(Form::blocking, call, comm, theirs, [&] {
+  return on_channel(Form::blocking, call, comm, decision, theirs, [&](Channel& channel) {
     const HelperHeld held(decision.runs_program);
-    auto task = make(*channel);
-    channel->communicator.run(task.request);
+    auto task = make(channel);
+    channel.communicator.run(task.request);
     task.finish();
   });
 }
@@ -131,14 +144,12 @@ class PendingTask final : public Pending {
 template <typename Theirs, typename Make>
 int route(Starting how, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs,
           Make make) {
-  Channel* channel = choose(Form::starting, call, comm, decision);
-  if (channel == nullptr) return theirs();
-  return counted(Form::starting, call, comm, theirs, [&] {
-    auto task = make(*channel);
+  return on_channel(Form::starting, call, comm, decision, theirs, [&](Channel& channel) {
+    auto task = make(channel);
     task.keep();
     using Task = decltype(task);
     requests().start(
-        std::make_unique<PendingTask<Task>>(call, channel->shared_from_this(), std::move(task)),
+        std::make_unique<PendingTask<Task>>(call, channel.shared_from_this(), std::move(task)),
         how.request);
   });
 }

@@ -93,7 +93,9 @@ int main(int argc, char** argv) {
     tutti::test::be_killed(world);
   } else {
     tutti::test::come_and_go(world);
-    if (world.size > 1) tutti::test::errors_are_returned(world);
+    // Now and then a rank is still making the communicator when the others' call on it has failed.
+    constexpr int kRounds = 20;
+    for (int i = 0; i < kRounds && world.size > 1; ++i) tutti::test::errors_are_returned(world);
   }
   return tutti::test::finish();
 }

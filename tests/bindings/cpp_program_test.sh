@@ -39,6 +39,14 @@ $snippet
     if (error.code() != tutti::ErrorCode::invalid_argument) return 2;
   }
   if (out[n - 1] != 2) return 3;
+  // One-sided calls: each rank writes its number into the next one's window.
+  std::vector<int> table(2, -1);
+  tutti::Window window(world, std::as_writable_bytes(std::span(table)));
+  const int own = world.rank();
+  window.put({&own, 1, tutti::DType::i32}, (own + 1) % world.size(), sizeof(int));
+  window.fence();
+  if (table[0] != -1 || table[1] != (own + world.size() - 1) % world.size()) return 4;
+  window.free();
   std::printf("rank %d of %d: ok\n", world.rank(), world.size());
 }
 END

@@ -33,7 +33,18 @@ uint32_t largest_bits(Values values) {
 }
 constexpr uint32_t kInfinityBits = 0x7f800000U;
 
-float power_of_two(int exponent) { return std::ldexp(1.0f, exponent); }
+// Multiplies by 2^exponent, for exponents that no float has, too: in two steps.
+class PowerOfTwo {
+ public:
+  explicit PowerOfTwo(int exponent)
+      : first_(std::ldexp(1.0f, exponent / 2)),
+        second_(std::ldexp(1.0f, exponent - exponent / 2)) {}
+  float operator()(float value) const { return value * first_ * second_; }
+
+ private:
+  float first_;
+  float second_;
+};
 
 // E8M0 of a block whose largest value has these bits.
 uint8_t mx_scale(uint32_t largest, int most_exponent) {
@@ -43,15 +54,18 @@ uint8_t mx_scale(uint32_t largest, int most_exponent) {
   return static_cast<uint8_t>(std::max(exponent, -kScaleBias) + kScaleBias);
 }
 
-// Values over the scale, which is a power of two: exact, but for subnormal results. 2^127 and more
-// has no float as its inverse's inverse, so it is applied in two steps.
-void scaled(Values values, uint8_t scale, float most, std::array<float, kMxBlock>& out) {
-  const int exponent = kScaleBias - scale;  // of the inverse
-  const float first = power_of_two(exponent / 2);
-  const float second = power_of_two(exponent - exponent / 2);
+// The bytes of an MX block's scale, and its values over the scale, which is exact but for subnormal
+// results, within +-most; zeros where a value is no number.
+std::array<float, kMxBlock> scaled(Values values, int most_exponent, float most, Bytes bytes) {
+  const uint8_t scale = mx_scale(largest_bits(values), most_exponent);
+  bytes[0] = std::byte{scale};
+  std::array<float, kMxBlock> elements{};
+  if (scale == kNanScale) return elements;
+  const PowerOfTwo inverse(kScaleBias - scale);
   for (size_t i = 0; i < values.size(); ++i) {
-    out[i] = std::clamp(values[i] * first * second, -most, most);
+    elements[i] = std::clamp(inverse(values[i]), -most, most);
   }
+  return elements;
 }
 
 void fill_nan(std::span<float> values) {
@@ -61,20 +75,15 @@ void fill_nan(std::span<float> values) {
 void encode_mx8(Values values, Bytes bytes) {
   constexpr int kMostExponent = 8;
   constexpr float kMost = 448;
-  const uint8_t scale = mx_scale(largest_bits(values), kMostExponent);
-  bytes[0] = std::byte{scale};
-  std::array<float, kMxBlock> elements{};
-  if (scale != kNanScale) scaled(values, scale, kMost, elements);
+  const std::array<float, kMxBlock> elements = scaled(values, kMostExponent, kMost, bytes);
   narrow(&bytes[1], elements.data(), values.size(), DType::f8e4m3);
 }
 
 void decode_mx(ConstBytes bytes, std::span<float> values) {
   const auto scale = std::to_integer<uint8_t>(bytes[0]);
   if (scale == kNanScale) return fill_nan(values);
-  const int exponent = scale - kScaleBias;
-  const float first = power_of_two(exponent / 2);
-  const float second = power_of_two(exponent - exponent / 2);
-  for (float& value : values) value = value * first * second;
+  const PowerOfTwo scaling(scale - kScaleBias);
+  for (float& value : values) value = scaling(value);
 }
 
 void decode_mx8(ConstBytes bytes, std::span<float> values) {
@@ -95,10 +104,7 @@ constexpr std::array<float, 16> kE2m1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f
 void encode_mx4(Values values, Bytes bytes) {
   constexpr int kMostExponent = 2;
   constexpr float kMost = 6;
-  const uint8_t scale = mx_scale(largest_bits(values), kMostExponent);
-  bytes[0] = std::byte{scale};
-  std::array<float, kMxBlock> elements{};
-  if (scale != kNanScale) scaled(values, scale, kMost, elements);
+  const std::array<float, kMxBlock> elements = scaled(values, kMostExponent, kMost, bytes);
   for (size_t i = 0; i < values.size(); i += 2) {
     bytes[1 + i / 2] = static_cast<std::byte>(e2m1(elements[i]) | e2m1(elements[i + 1]) << 4);
   }

@@ -1,12 +1,19 @@
 #include "base/file_text.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <vector>
 
 #include "base/text.h"
 
 namespace tutti {
+
+bool is_regular_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
 
 std::string file_text(const std::string& path, FileKind kind, const ErrorDetail& detail) {
   errno = 0;

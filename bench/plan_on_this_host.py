@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `tutti plan --cluster localhost` predicts beside what `tutti train` takes, layout by layout.
+"""Compares step times and memory that `tutti plan --cluster localhost` predicts with those of training.
 
     python3 bench/plan_on_this_host.py --data TEXT --ranks 4 --layouts 30
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -195,11 +194,6 @@ std::pair<std::string, std::optional<int>> name_and_hosts(const std::string& tex
   return {text.substr(0, colon), hosts};
 }
 
-bool is_file(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored);
-}
-
 void take_ranks(Cluster& cluster, int ranks, bool fixed) {
   if (ranks < 1) refuse(cat(ranks, " ranks are none"), "give 1 or more");
   if (ranks <= cluster.gpus) {
@@ -274,7 +268,7 @@ std::vector<std::string> cluster_names() {
 }
 
 bool is_cluster(const std::string& text) {
-  if (is_file(text)) {
+  if (is_regular_file(text)) {
     const std::string contents = file_text(text, FileKind::cost_model);
     return contents.find("\"gpus_per_host\"") != contents.npos;
   }
@@ -293,7 +287,7 @@ bool is_cluster(const std::string& text) {
 Cluster load_cluster(const std::string& text, std::optional<int> ranks) {
   Cluster cluster;
   bool fixed = false;
-  if (is_file(text)) {
+  if (is_regular_file(text)) {
     cluster = parse_cluster_json(file_text(text, FileKind::cost_model));
   } else if (const auto [named, hosts] = name_and_hosts(text);
              const PublishedSystem* const system = find_named(published_systems(), named)) {

@@ -2,12 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -24,13 +22,8 @@ namespace {
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kBySm = {
     {{"70", "V100"}, {"80", "A100"}, {"90", "H100"}, {"100", "B200"}}};
 
-bool is_file(const std::string& source) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(source, ignored);
-}
-
 std::string gpu_in(const std::string& source) {
-  if (!is_file(source)) return "";
+  if (!is_regular_file(source)) return "";
   const std::string text = file_text(source, FileKind::graph);
   // In files of RCCL's `sm` counts compute units.
   if (text.find(" gcn=\"") != text.npos) return text.find("\"gfx942") != text.npos ? "MI300X" : "";
@@ -101,7 +94,7 @@ std::unique_ptr<Network> network_of(const std::string& text) {
   try {
     return load_network(text, std::nullopt);
   } catch (const Error&) {
-    if (!is_file(text)) load_cluster(text);
+    if (!is_regular_file(text)) load_cluster(text);
     throw;
   }
 }
@@ -125,7 +118,7 @@ Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ran
                 {.where = "--cluster", .remedy = "name them: --gpu H100"});
   }
   constexpr double kReachedOfNvlink = 0.8;  // what files of NCCL's count
-  std::string line = cluster_line(host, hosts, its, is_file(text) ? kReachedOfNvlink : 1);
+  std::string line = cluster_line(host, hosts, its, is_regular_file(text) ? kReachedOfNvlink : 1);
   // A file of one host stands for as many as are asked for.
   if (ranks && hosts == 1) line.erase(line.find(" x "), 4);
   std::fprintf(stderr, "tutti: %s is taken as \"%s\"\n", text.c_str(), line.c_str());

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/exchange.h"
@@ -15,8 +15,6 @@
 
 namespace tutti::training::hugging_face {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int64_t kMostContext = 4096;  // unless somebody asks for more
 
@@ -28,11 +26,6 @@ constexpr std::string_view kCompanions[] = {
 
 std::string in_directory(const std::string& path, std::string_view name) {
   return cat(path, '/', name);
-}
-
-bool is_file(const std::string& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
 }
 
 // The name of a file in the directory, and of nothing elsewhere.
@@ -51,7 +44,7 @@ void refuse_other_weights(const std::string& directory) {
   for (const char* const name :
        {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "model.pt",
         "tf_model.h5", "flax_model.msgpack", "model.gguf"}) {
-    if (!is_file(in_directory(directory, name))) continue;
+    if (!is_regular_file(in_directory(directory, name))) continue;
     throw Error(ErrorCode::unsupported,
                 cat("the directory has its weights in ", name, " alone, and not in ", kWeightsFile),
                 {.where = directory,
@@ -116,13 +109,13 @@ std::unique_ptr<Model> made_for_its_parameters(const Json& configuration, const 
 std::vector<std::string> companions_in(const std::string& directory) {
   std::vector<std::string> names;
   for (const std::string_view name : kCompanions) {
-    if (is_file(in_directory(directory, name))) names.emplace_back(name);
+    if (is_regular_file(in_directory(directory, name))) names.emplace_back(name);
   }
   return names;
 }
 
 bool is_model_directory(const std::string& path) {
-  return is_file(in_directory(path, kConfigFile));
+  return is_regular_file(in_directory(path, kConfigFile));
 }
 
 Json read_model(const ConfigReader& config) {
@@ -145,14 +138,14 @@ void Directory::open_files() {
   const std::string index = in_directory(path_, kIndexFile);
   const std::string one = in_directory(path_, kWeightsFile);
   // As transformers takes them: an index beside it is left over from files that were before.
-  if (is_file(one) || !is_file(index)) {
-    if (!is_file(one)) refuse_other_weights(path_);
+  if (is_regular_file(one) || !is_regular_file(index)) {
+    if (!is_regular_file(one)) refuse_other_weights(path_);
     files_.emplace_back(one);
     return;
   }
   const auto shards = read_index(index);
   for (const auto& [name, tensors] : shards) {
-    if (!is_file(in_directory(path_, name))) {
+    if (!is_regular_file(in_directory(path_, name))) {
       refuse(index, cat("the index names the file ", in_quotes(name), ", which is not there"));
     }
   }

@@ -186,7 +186,7 @@ TEST_P(Windows, KeepUpWithAReferee) {
     constexpr uint64_t kSums = 64;
     constexpr uint64_t kOwn = 16;
     const uint64_t words = kSums + kOwn * static_cast<uint64_t>(ranks);
-    // What rank `from` does, on whose window: drawn alike by it and by the referee.
+    // Draws the calls of rank `from`. The rank and the referee draw the same ones.
     const auto play = [&](int from, const auto& add, const auto& put) {
       std::mt19937 random(static_cast<unsigned>(from) + 17);
       for (int call = 0; call < kCalls; ++call) {

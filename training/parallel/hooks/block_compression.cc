@@ -27,26 +27,17 @@ Blocks packed(const std::vector<uint64_t>& counts) {
 
 uint64_t all_of(const Blocks& blocks) { return blocks.displacements.back() + blocks.counts.back(); }
 
-Tensor row(std::span<float> values) {
-  return tensor_at(values.data(), DType::f32, 1, std::ssize(values));
-}
-
 }  // namespace
 
 BlockCompression::BlockCompression(BlockFormat format, const Layout& layout,
                                    const std::vector<ParameterSpec>& specs)
-    : format_(format), buckets_(layout.buckets.size()) {
-  int64_t largest = 0;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    BucketState& at = buckets_[b];
-    for (const int parameter : layout.buckets[b].parameters) {
-      const auto index = static_cast<size_t>(parameter);
-      at.parameters.push_back({specs[index].name, layout.slots[index]});
-    }
-    at.errors.resize(static_cast<size_t>(layout.buckets[b].size));
-    largest = std::max(largest, layout.buckets[b].size);
+    : format_(format) {
+  size_t largest = 0;
+  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+    buckets_.emplace_back(BucketErrors(layout, specs, bucket));
+    largest = std::max(largest, buckets_.back().errors.size());
   }
-  values_.resize(static_cast<size_t>(2 * largest));
+  values_.resize(2 * largest);
 }
 
 void BlockCompression::prepare(BucketState& at, Communicator& communicator, DType dtype) {
@@ -74,11 +65,7 @@ std::vector<HookState> BlockCompression::states(Communicator& communicator, DTyp
   std::vector<HookState> states;
   for (BucketState& at : buckets_) {
     if (!at.communicator.valid()) prepare(at, communicator, gradients);
-    for (const Named& parameter : at.parameters) {
-      float* const errors = at.errors.data() + parameter.slot.offset;
-      states.push_back({cat(name(format_), ".error.", parameter.name),
-                        tensor_at(errors, DType::f32, 1, parameter.slot.count), RowKind::summed});
-    }
+    at.errors.append_states(name(format_), states);
   }
   return states;
 }
@@ -88,17 +75,17 @@ void BlockCompression::start(Communicator& communicator, int bucket, Tensor grad
   if (!at.communicator.valid()) prepare(at, communicator, gradients.dtype);
   const std::span<float> values = std::span(values_).first(at.errors.size());
   const std::span<float> sent = std::span(values_).last(at.errors.size());
-  convert(gradients, row(values));
-  add(row(at.errors), row(values), row(at.errors));
+  at.errors.add_gradients(gradients, values);
+  std::vector<float>& errors = at.errors.values();
   for (int rank = 0; rank < communicator.size(); ++rank) {
     const Share& part = at.parts[static_cast<size_t>(rank)];
     const auto from = static_cast<size_t>(part.first);
     const auto count = static_cast<size_t>(part.count);
     const std::span<std::byte> bytes = bytes_in(at.sent, at.sent_blocks, rank);
-    encode(format_, std::span<const float>(at.errors).subspan(from, count), bytes);
+    encode(format_, std::span<const float>(errors).subspan(from, count), bytes);
     decode(format_, bytes, sent.subspan(from, count));
   }
-  for (size_t i = 0; i < at.errors.size(); ++i) at.errors[i] -= sent[i];
+  for (size_t i = 0; i < errors.size(); ++i) errors[i] -= sent[i];
   at.exchange = communicator.all_to_allv_async(
       {at.sent.get(), all_of(at.sent_blocks), DType::u8}, at.sent_blocks,
       {at.received.get(), all_of(at.received_blocks), DType::u8}, at.received_blocks);
@@ -120,7 +107,7 @@ void BlockCompression::sum_own_part(BucketState& at) {
   encode(format_, sum, bytes);
   decode(format_, bytes, decoded);
   for (size_t i = 0; i < count; ++i) {
-    at.errors[static_cast<size_t>(part.first) + i] += sum[i] - decoded[i];
+    at.errors.values()[static_cast<size_t>(part.first) + i] += sum[i] - decoded[i];
   }
 }
 
@@ -137,8 +124,8 @@ void BlockCompression::finish(int bucket, Tensor gradients) {
     decode(format_, bytes_in(at.sent, at.sent_blocks, rank),
            values.subspan(static_cast<size_t>(part.first), static_cast<size_t>(part.count)));
   }
-  convert(row(values), gradients);
-  if (!all_finite(row(values)).get()) std::ranges::fill(at.errors, 0.0f);
+  convert(f32_row(values), gradients);
+  if (!all_finite(f32_row(values)).get()) std::ranges::fill(at.errors.values(), 0.0f);
 }
 
 int64_t BlockCompression::payload_bytes(int bucket, Tensor gradients) const {
@@ -148,7 +135,7 @@ int64_t BlockCompression::payload_bytes(int bucket, Tensor gradients) const {
 int64_t BlockCompression::bytes() const {
   int64_t bytes = std::ssize(values_) * static_cast<int64_t>(sizeof(float));
   for (const BucketState& at : buckets_) {
-    bytes += std::ssize(at.errors) * static_cast<int64_t>(sizeof(float));
+    bytes += static_cast<int64_t>(at.errors.size()) * static_cast<int64_t>(sizeof(float));
     if (at.communicator.valid()) {
       bytes += static_cast<int64_t>(all_of(at.sent_blocks) + all_of(at.received_blocks));
     }

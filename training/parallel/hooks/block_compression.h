@@ -16,11 +16,13 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/block_format.h"
 #include "training/core/layout.h"
 #include "training/parallel/data_parallel.h"
+#include "training/parallel/hooks/error_feedback.h"
 
 namespace tutti::training {
 
@@ -44,13 +46,9 @@ class BlockCompression : public CommunicationHook {
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
  private:
-  struct Named {
-    std::string name;
-    Slot slot;
-  };
   struct BucketState {
-    std::vector<Named> parameters;
-    std::vector<float> errors;  // between start() and finish(): what was not sent
+    explicit BucketState(BucketErrors its) : errors(std::move(its)) {}
+    BucketErrors errors;
     // Made by the first start().
     Communicator communicator;
     std::vector<Share> parts;  // of each rank: values

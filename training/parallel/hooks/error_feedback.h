@@ -1,14 +1,42 @@
 // Error feedback: the part of the gradients that a step does not send is added to the next step's.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "base/dtype.h"
+#include "training/core/layout.h"
+#include "training/parallel/data_parallel.h"
 
 namespace tutti::training {
 
 // Throws Error(invalid_argument) for gradients in f16: their loss scale changes from step to step,
 // so errors of one step cannot be added to the next. `what`: the compression, for the message.
 void check_error_feedback(std::string_view what, DType gradients);
+
+// This rank's errors of one bucket, one for each of its elements. Only the sum of all ranks' errors
+// matters, so another number of ranks may share it out anew.
+class BucketErrors {
+ public:
+  BucketErrors(const Layout& layout, const std::vector<ParameterSpec>& specs, size_t bucket);
+
+  std::vector<float>& values() { return values_; }
+  size_t size() const { return values_.size(); }
+  // Adds gradients, which are converted to f32 in `scratch` (size() values).
+  void add_gradients(Tensor gradients, std::span<float> scratch);
+  // Appends the errors of each parameter, named "KIND.error.PARAMETER".
+  void append_states(std::string_view kind, std::vector<HookState>& states);
+
+ private:
+  struct Named {
+    std::string name;
+    Slot slot;
+  };
+  std::vector<Named> parameters_;
+  std::vector<float> values_;
+};
+
+// 1 x n in f32.
+Tensor f32_row(std::span<float> values);
 
 }  // namespace tutti::training

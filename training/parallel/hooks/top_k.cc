@@ -19,25 +19,18 @@ uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff
 
 }  // namespace
 
-TopK::TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs)
-    : buckets_(layout.buckets.size()) {
+TopK::TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs) {
   if (!(fraction > 0 && fraction <= 1)) {
     throw Error(
         ErrorCode::invalid_argument, cat("top-k cannot send ", fraction, " of gradients"),
         {.where = "--compression", .remedy = "give a number above 0, at most 1: topk:0.01"});
   }
   size_t largest = 0;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    BucketState& at = buckets_[b];
-    for (const int parameter : layout.buckets[b].parameters) {
-      const auto index = static_cast<size_t>(parameter);
-      at.parameters.push_back({specs[index].name, layout.slots[index]});
-    }
-    const auto size = static_cast<size_t>(layout.buckets[b].size);
-    at.errors.resize(size);
-    at.sent =
-        std::max<size_t>(1, static_cast<size_t>(std::ceil(fraction * static_cast<double>(size))));
-    largest = std::max(largest, size);
+  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+    BucketState& at = buckets_.emplace_back(BucketErrors(layout, specs, bucket));
+    const double sent = std::ceil(fraction * static_cast<double>(at.errors.size()));
+    at.sent = std::max<size_t>(1, static_cast<size_t>(sent));
+    largest = std::max(largest, at.errors.size());
   }
   values_.resize(largest);
   indices_.resize(largest);
@@ -52,23 +45,18 @@ void TopK::prepare(BucketState& at, Communicator& communicator) {
 std::vector<HookState> TopK::states(Communicator&, DType gradients) {
   check_error_feedback("top-k", gradients);
   std::vector<HookState> states;
-  for (BucketState& at : buckets_) {
-    for (const Named& parameter : at.parameters) {
-      float* const errors = at.errors.data() + parameter.slot.offset;
-      states.push_back({cat("topk.error.", parameter.name),
-                        tensor_at(errors, DType::f32, 1, parameter.slot.count), RowKind::summed});
-    }
-  }
+  for (BucketState& at : buckets_) at.errors.append_states("topk", states);
   return states;
 }
 
 // A tie goes to the lower index.
 void TopK::choose(BucketState& at) {
-  const std::span<uint32_t> all = std::span(indices_).first(at.errors.size());
+  std::vector<float>& errors = at.errors.values();
+  const std::span<uint32_t> all = std::span(indices_).first(errors.size());
   std::iota(all.begin(), all.end(), 0U);
   const auto is_larger = [&](uint32_t a, uint32_t b) {
-    const uint32_t of_a = magnitude(at.errors[a]);
-    const uint32_t of_b = magnitude(at.errors[b]);
+    const uint32_t of_a = magnitude(errors[a]);
+    const uint32_t of_b = magnitude(errors[b]);
     return of_a != of_b ? of_a > of_b : a < b;
   };
   const std::span<uint32_t> sent = all.first(at.sent);
@@ -78,8 +66,8 @@ void TopK::choose(BucketState& at) {
   std::ranges::sort(sent);
   Entry* const own = at.entries.get() + at.sent * static_cast<size_t>(at.rank);
   for (size_t i = 0; i < sent.size(); ++i) {
-    own[i] = {sent[i], at.errors[sent[i]]};
-    at.errors[sent[i]] = 0;
+    own[i] = {sent[i], errors[sent[i]]};
+    errors[sent[i]] = 0;
   }
 }
 
@@ -89,10 +77,7 @@ void TopK::start(Communicator& communicator, int bucket, Tensor gradients) {
     check_error_feedback("top-k", gradients.dtype);
     prepare(at, communicator);
   }
-  const Tensor values = tensor_at(values_.data(), DType::f32, 1, std::ssize(at.errors));
-  const Tensor errors = tensor_at(at.errors.data(), DType::f32, 1, std::ssize(at.errors));
-  convert(gradients, values);
-  add(errors, values, errors);
+  at.errors.add_gradients(gradients, std::span(values_).first(at.errors.size()));
   choose(at);
   const uint64_t bytes = at.sent * sizeof(Entry);
   at.gather = communicator.all_gather_async(
@@ -109,9 +94,9 @@ void TopK::finish(int bucket, Tensor gradients) {
     const Entry& entry = at.entries.get()[i];
     sum[entry.index] += entry.value;
   }
-  const Tensor values = tensor_at(sum.data(), DType::f32, 1, std::ssize(sum));
+  const Tensor values = f32_row(sum);
   convert(values, gradients);
-  if (!all_finite(values).get()) std::ranges::fill(at.errors, 0.0f);
+  if (!all_finite(values).get()) std::ranges::fill(at.errors.values(), 0.0f);
 }
 
 int64_t TopK::payload_bytes(int bucket, Tensor) const {

@@ -11,11 +11,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "training/core/layout.h"
 #include "training/parallel/data_parallel.h"
+#include "training/parallel/hooks/error_feedback.h"
 
 namespace tutti::training {
 
@@ -41,13 +42,9 @@ class TopK : public CommunicationHook {
     uint32_t index;
     float value;
   };
-  struct Named {
-    std::string name;
-    Slot slot;
-  };
   struct BucketState {
-    std::vector<Named> parameters;
-    std::vector<float> errors;
+    explicit BucketState(BucketErrors its) : errors(std::move(its)) {}
+    BucketErrors errors;
     size_t sent = 0;  // entries of a rank
     // Made by the first start().
     int ranks = 0;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "tests/support/ranks.h"
+#include "tests/training/parallel/hooks/one_bucket.h"
 
 namespace tutti::training {
 namespace {
@@ -19,20 +20,6 @@ using tutti::testing::run_ranks;
 using Values = std::vector<float>;
 
 constexpr int64_t kCount = 1000;
-
-// One bucket with two parameters, and a gap behind them.
-struct OneBucket {
-  OneBucket() {
-    specs.resize(2);
-    specs[0].name = "a";
-    specs[1].name = "b";
-    layout.slots = {{.parameter = 0, .offset = 0, .count = 700},
-                    {.parameter = 1, .offset = 700, .count = 290}};
-    layout.buckets = {{.size = kCount, .parameters = {0, 1}}};
-  }
-  std::vector<ParameterSpec> specs;
-  Layout layout;
-};
 
 float gradient(int rank, int step, int64_t i) {
   return std::sin(0.37f * static_cast<float>(i) + static_cast<float>(3 * rank + 7 * step)) *
@@ -97,7 +84,7 @@ class Reference {
 class BlockCompressionTest : public ::testing::TestWithParam<BlockFormat> {};
 
 TEST_P(BlockCompressionTest, IsTheReferenceBitForBitOnAllRanks) {
-  const OneBucket one;
+  const testing::OneBucket one({700, 290}, kCount);
   for (const int ranks : {1, 2, 3, 4, 7}) {
     SCOPED_TRACE(ranks);
     constexpr int kSteps = 4;
@@ -153,7 +140,7 @@ TEST_P(BlockCompressionTest, LosesNothing) {
 }
 
 TEST_P(BlockCompressionTest, StartsAnewAfterWhatIsNoNumber) {
-  const OneBucket one;
+  const testing::OneBucket one({700, 290}, kCount);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);
     BlockCompression hook(GetParam(), one.layout, one.specs);
@@ -171,7 +158,7 @@ TEST_P(BlockCompressionTest, StartsAnewAfterWhatIsNoNumber) {
 }
 
 TEST_P(BlockCompressionTest, TakesFewBytes) {
-  const OneBucket one;
+  const testing::OneBucket one({700, 290}, kCount);
   const BlockCompression hook(GetParam(), one.layout, one.specs);
   Values own(kCount);
   EXPECT_EQ(hook.payload_bytes(0, tensor_at(own.data(), DType::f32, 1, kCount)),
@@ -179,7 +166,7 @@ TEST_P(BlockCompressionTest, TakesFewBytes) {
 }
 
 TEST_P(BlockCompressionTest, RefusesF16) {
-  const OneBucket one;
+  const testing::OneBucket one({700, 290}, kCount);
   run_ranks(1, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);
     BlockCompression hook(GetParam(), one.layout, one.specs);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "tests/support/ranks.h"
+#include "tests/training/parallel/hooks/one_bucket.h"
 
 namespace tutti::training {
 namespace {
@@ -21,17 +22,6 @@ using tutti::testing::run_ranks;
 using Values = std::vector<float>;
 
 constexpr size_t kCount = 200;
-
-struct OneBucket {
-  OneBucket() {
-    specs.resize(1);
-    specs[0].name = "a";
-    layout.slots = {{.parameter = 0, .offset = 0, .count = kCount}};
-    layout.buckets = {{.size = kCount, .parameters = {0}}};
-  }
-  std::vector<ParameterSpec> specs;
-  Layout layout;
-};
 
 Values gradient(int rank, int step) {
   Values values;
@@ -64,7 +54,7 @@ struct Reference {
 };
 
 TEST(TopK, SendsTheLargestAndRemembersTheRest) {
-  const OneBucket one;
+  const testing::OneBucket one({kCount}, kCount);
   for (const auto& [fraction, k] :
        {std::pair{0.001, size_t{1}}, {0.1, 20}, {0.5, 100}, {1, kCount}}) {
     for (const int ranks : {1, 2, 3, 5}) {
@@ -94,7 +84,7 @@ TEST(TopK, SendsTheLargestAndRemembersTheRest) {
 }
 
 TEST(TopK, TellsWhatIsNoNumber) {
-  const OneBucket one;
+  const testing::OneBucket one({kCount}, kCount);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);
     TopK hook(0.01, one.layout, one.specs);
@@ -112,7 +102,7 @@ TEST(TopK, TellsWhatIsNoNumber) {
 }
 
 TEST(TopK, RefusesFractionsAndTypesThatCannotBe) {
-  const OneBucket one;
+  const testing::OneBucket one({kCount}, kCount);
   for (const double fraction : {0.0, -1.0, 1.5, std::nan("")}) {
     EXPECT_THROW(TopK(fraction, one.layout, one.specs), Error) << fraction;
   }

@@ -13,8 +13,8 @@ namespace tutti {
 
 namespace {
 
-constexpr size_t kMxBlock = 32;
-constexpr size_t kLargeBlock = 256;
+constexpr size_t kMxBlock = values_of(element_of(BlockFormat::mx8));
+constexpr size_t kLargeBlock = values_of(element_of(BlockFormat::int8));
 constexpr uint8_t kNanScale = 0xff;
 constexpr int kScaleBias = 127;  // of E8M0
 
@@ -207,7 +207,7 @@ std::optional<BlockFormat> block_format_named(std::string_view name) {
   return static_cast<BlockFormat>(found - kFormats.begin());
 }
 
-size_t block_of(BlockFormat format) { return of(format).block; }
+size_t block_of(BlockFormat format) { return values_of(element_of(format)); }
 
 size_t bytes_of(BlockFormat format, size_t count) {
   const Format& its = of(format);

@@ -22,9 +22,19 @@
 #include <span>
 #include <string_view>
 
+#include "base/dtype.h"
+
 namespace tutti {
 
 enum class BlockFormat : uint8_t { mx8, mx4, int8, sign };
+
+// The type of an element that is such a block.
+constexpr DType element_of(BlockFormat format) {
+  return static_cast<DType>(kAllDTypes.size() + static_cast<size_t>(format));
+}
+constexpr BlockFormat block_format_of(DType element) {
+  return static_cast<BlockFormat>(static_cast<size_t>(element) - kAllDTypes.size());
+}
 
 std::string_view name(BlockFormat format);
 // nullopt if there is no such format.

@@ -5,9 +5,11 @@
 namespace tutti {
 
 std::string_view name(DType type) {
-  constexpr std::array<std::string_view, kAllDTypes.size()> kNames = {
-      "i8",   "i16", "i32", "i64",    "u8",     "u16",     "u32",     "u64",     "f16",
-      "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f32_i32", "f64_i64", "i32_i32", "i64_i64"};
+  constexpr std::array<std::string_view, kEveryDType> kNames = {
+      "i8",         "i16",        "i32",         "i64",        "u8",      "u16",
+      "u32",        "u64",        "f16",         "bf16",       "f32",     "f64",
+      "f8e4m3",     "f8e5m2",     "f32_i32",     "f64_i64",    "i32_i32", "i64_i64",
+      "mx8 blocks", "mx4 blocks", "int8 blocks", "sign blocks"};
   return kNames[static_cast<size_t>(type)];
 }
 

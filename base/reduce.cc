@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/block_kernels.h"
 #include "base/error.h"
 #include "base/kernels/kernels.h"
 #include "base/settings.h"
@@ -88,7 +89,9 @@ const kernels::Kernels& selected_kernels() {
 }
 
 ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kernels) {
-  if (ReduceKernel kernel = kernels.reduce(type, op)) return kernel;
+  const ReduceKernel kernel =
+      is_block(type) ? block_kernels::reduce(type, op) : kernels.reduce(type, op);
+  if (kernel != nullptr) return kernel;
   if (op == ReduceOp::user) {
     throw Error(ErrorCode::invalid_argument, "a user-defined operator has no kernel",
                 {.cause = "it is a function of the caller's", .remedy = "call that function"});
@@ -108,35 +111,45 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op) {
   return reduce_kernel(type, op, selected_kernels());
 }
 
+// Blocks are computed alike by all sets.
+
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats, InstructionSet set) {
+  if (is_block(type)) return block_kernels::mean(dst, a, b, count, type, ranks, formats);
   kernels_of(set).mean(type)(dst, a, b, count, ranks, formats);
 }
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats) {
+  if (is_block(type)) return block_kernels::mean(dst, a, b, count, type, ranks, formats);
   selected_kernels().mean(type)(dst, a, b, count, ranks, formats);
 }
 
 void widen(void* accumulators, const void* elements, size_t count, DType type, InstructionSet set) {
+  if (is_block(type)) return block_kernels::widen(accumulators, elements, count, type);
   kernels_of(set).widen(type)(accumulators, elements, count);
 }
 void widen(void* accumulators, const void* elements, size_t count, DType type) {
+  if (is_block(type)) return block_kernels::widen(accumulators, elements, count, type);
   selected_kernels().widen(type)(accumulators, elements, count);
 }
 
 void narrow(void* elements, const void* accumulators, size_t count, DType type,
             InstructionSet set) {
+  if (is_block(type)) return block_kernels::narrow(elements, accumulators, count, type);
   kernels_of(set).narrow(type)(elements, accumulators, count);
 }
 void narrow(void* elements, const void* accumulators, size_t count, DType type) {
+  if (is_block(type)) return block_kernels::narrow(elements, accumulators, count, type);
   selected_kernels().narrow(type)(elements, accumulators, count);
 }
 
 void scale(void* dst, const void* src, size_t count, DType type, double factor,
            InstructionSet set) {
+  if (is_block(type)) return block_kernels::scale(dst, src, count, type, factor);
   kernels_of(set).scale(type)(dst, src, count, factor);
 }
 void scale(void* dst, const void* src, size_t count, DType type, double factor) {
+  if (is_block(type)) return block_kernels::scale(dst, src, count, type, factor);
   selected_kernels().scale(type)(dst, src, count, factor);
 }
 

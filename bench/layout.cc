@@ -29,18 +29,6 @@ bool has_output(const Layout& layout, int rank) {
 
 int previous(const Layout& layout, int rank) { return (rank + layout.ranks - 1) % layout.ranks; }
 
-void write_part(Data data, DType dtype, ReduceOp op, int ranks, const Part& part, void* to) {
-  if (data == Data::exact && part.combined == 0) {
-    fill_pattern(dtype, op, ranks, part.rank, part.first, part.count, to);
-  } else if (data == Data::exact) {
-    fill_combined(dtype, op, ranks, part.combined, part.first, part.count, to);
-  } else if (part.combined == 0) {
-    fill_rounding(dtype, op, ranks, part.rank, part.first, part.count, to);
-  } else {
-    fill_canonical(dtype, op, ranks, part.combined, part.first, part.count, to);
-  }
-}
-
 }  // namespace
 
 uint64_t sum_before(const std::vector<uint64_t>& counts, int rank) {
@@ -130,8 +118,20 @@ std::vector<Part> output_parts(const Layout& layout, int rank) {
   return parts;
 }
 
+void fill_part(Data data, DType dtype, ReduceOp op, int ranks, const Part& part, void* to) {
+  if (data == Data::exact && part.combined == 0) {
+    fill_pattern(dtype, op, ranks, part.rank, part.first, part.count, to);
+  } else if (data == Data::exact) {
+    fill_combined(dtype, op, ranks, part.combined, part.first, part.count, to);
+  } else if (part.combined == 0) {
+    fill_rounding(dtype, op, ranks, part.rank, part.first, part.count, to);
+  } else {
+    fill_canonical(dtype, op, ranks, part.combined, part.first, part.count, to);
+  }
+}
+
 void fill_input(Data data, DType dtype, ReduceOp op, const Layout& layout, int rank, void* input) {
-  write_part(data, dtype, op, layout.ranks, {.rank = rank, .count = layout.inputs(rank)}, input);
+  fill_part(data, dtype, op, layout.ranks, {.rank = rank, .count = layout.inputs(rank)}, input);
 }
 
 std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, const Layout& layout,
@@ -140,7 +140,7 @@ std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, cons
   std::vector<std::byte> output(layout.outputs(rank) * size, kUntouched);
   uint64_t done = 0;
   for (const Part& part : output_parts(layout, rank)) {
-    write_part(data, dtype, op, layout.ranks, part, output.data() + done * size);
+    fill_part(data, dtype, op, layout.ranks, part, output.data() + done * size);
     done += part.count;
   }
   return output;

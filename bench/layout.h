@@ -56,6 +56,8 @@ enum class Data {
   exact,     // bench/pattern.h
   rounding,  // bench/rounding.h
 };
+// As many elements as the part has.
+void fill_part(Data data, DType dtype, ReduceOp op, int ranks, const Part& part, void* to);
 void fill_input(Data data, DType dtype, ReduceOp op, const Layout& layout, int rank, void* input);
 
 // What the whole output of a rank must be when all inputs are as above; of rounding data, as a

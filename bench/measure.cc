@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "bench/pattern.h"
 #include "bench/rounding.h"
+#include "bench/wire_reference.h"
 #include "collectives/group.h"
 
 namespace tutti::bench {
@@ -46,6 +47,11 @@ uint64_t element_count(const Case& c, int ranks) {
 
 uint64_t real_bytes(const Case& c, int ranks) {
   return element_count(c, ranks) * blocks_of(c.collective, ranks) * size_of(c.dtype);
+}
+
+uint64_t wire_bytes(const Case& c, int ranks) {
+  if (c.wire == WireFormat::plain) return real_bytes(c, ranks);
+  return blocks_of(c.collective, ranks) * bytes_of(c.wire, element_count(c, ranks));
 }
 
 Measurement::Measurement(Communicator& comm, const Case& c)
@@ -135,7 +141,8 @@ Memory<std::byte> Measurement::allocate(uint64_t bytes) {
 CallOptions Measurement::options() const {
   return {.algorithm = case_.algorithm,
           .stream = device_ ? device_->stream() : Stream{},
-          .deterministic = case_.deterministic};
+          .deterministic = case_.deterministic,
+          .wire = case_.wire};
 }
 
 void Measurement::write_input() {
@@ -203,6 +210,12 @@ uint64_t Measurement::count_wrong_here() const {
   const bool rounds =
       c.data == Data::rounding && reduces(c.collective) && order_matters(c.dtype, c.op);
   uint64_t wrong = 0;
+  if (c.wire != WireFormat::plain && !requests_.empty()) {  // a rank that is alone copies
+    const Prepared call =
+        reduces(c.collective) ? comm_.prepare(requests_.front(), options()) : Prepared();
+    const std::vector<float> expected = wire_reference(c.wire, c.data, c.op, layout_, rank, call);
+    return bench::count_wrong(c.dtype, output_, expected.data(), expected.size());
+  }
   if (!rounds || c.deterministic) {
     const std::vector<std::byte> expected = expected_output(c.data, c.dtype, c.op, layout_, rank);
     wrong = bench::count_wrong(c.dtype, output_, expected.data(), layout_.outputs(rank));

@@ -34,6 +34,7 @@ struct Case {
   bool on_device = false;  // the buffers are a GPU's
   bool graph = false;      // of a GPU: the call is captured once, and its graph is launched
   bool in_place = false;   // on hosts, of a collective that runs_in_place()
+  WireFormat wire = WireFormat::plain;
 };
 
 // Whether the input may be the output buffer, or a block of it, or the other way round
@@ -47,6 +48,9 @@ std::string name(Collective collective, bool uneven);
 uint64_t element_count(const Case& c, int ranks);
 // Bytes that these elements really are.
 uint64_t real_bytes(const Case& c, int ranks);
+
+// Bytes that they travel as.
+uint64_t wire_bytes(const Case& c, int ranks);
 
 // A case's buffers, filled and ready; timed in several rounds, so that peers, or other algorithms,
 // can be timed in between. Root is rank 0.
@@ -63,7 +67,8 @@ class Measurement {
   Digest digest();
   // Wrong elements of the last call, over all ranks: those that differ from the right result. Of
   // rounding data whose result depends on the order: those outside of what roundings explain, and
-  // in a deterministic call those that differ from the canonical result. Collective; clears the
+  // in a deterministic call those that differ from the canonical result. What travels in another
+  // format is compared with wire_reference(). Collective; clears the
   // output.
   uint64_t count_wrong();
   // The name of the one that runs; empty where none is needed. Throws Error(unsupported) where the

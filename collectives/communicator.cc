@@ -469,6 +469,14 @@ void Prepared::run() {
   }
 }
 
+Paths* internal::paths_of(const Communicator& communicator) {
+  return require(communicator.impl_).paths();
+}
+
+const Plan* internal::plan_of(const Prepared& prepared) {
+  return prepared.call_ ? prepared.call_->compiled->plan : nullptr;
+}
+
 std::string Prepared::algorithm() const {
   return call_ && call_->compiled->algorithm != nullptr ? call_->compiled->algorithm->name : "";
 }

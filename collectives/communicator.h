@@ -42,6 +42,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/wire_format.h"
 #include "collectives/request.h"
 
 namespace tutti {
@@ -49,6 +50,10 @@ namespace tutti {
 class Deadline;
 struct InitStats;  // transport/bootstrap/control/init_stats.h
 struct Job;
+struct Plan;  // collectives/program/plan.h
+class Communicator;
+class Paths;  // transport/paths/paths.h
+class Prepared;
 class Work;
 
 namespace internal {
@@ -64,6 +69,10 @@ class CommunicatorImpl;
 struct Operation;
 // Tells apart the ranks whose calls progress by themselves; null: a call of none.
 const void* rank_behind(const Work& work);
+// How the ranks reach each other; null where there is only one.
+Paths* paths_of(const Communicator& communicator);
+// What a call does on this rank; null where it needs no others. Valid as long as the Prepared.
+const Plan* plan_of(const Prepared& prepared);
 }  // namespace internal
 
 enum class WorkState : uint8_t { under_way, complete, failed };
@@ -156,6 +165,12 @@ struct CallOptions {
   bool may_be_shorter = false;
   // The queue of the communicator that the call goes into: 0, or one of open_queues().
   int queue = 0;
+  // How the f32 elements of a collective or message travel (base/wire_format.h); alike on all
+  // ranks. Each is rounded when it is sent, and each sum when it is sent on: partial sums within a
+  // rank are f32. All ranks that get a result, the one that made it too, get what travelled, and so
+  // the same bits. Of other element types, operators of the caller's, receives that may be shorter
+  // and prepared calls on device memory: Error(invalid_argument, unsupported).
+  WireFormat wire = WireFormat::plain;
 };
 
 // A call that is planned: start() does no more than start it. The buffers stay the same; one start
@@ -171,6 +186,7 @@ class Prepared {
 
  private:
   friend class Communicator;
+  friend const Plan* internal::plan_of(const Prepared& prepared);
   Prepared(std::weak_ptr<internal::CommunicatorImpl> comm,
            std::shared_ptr<const internal::Operation> call)
       : comm_(std::move(comm)), call_(std::move(call)) {}
@@ -462,6 +478,7 @@ class Communicator {
  private:
   std::shared_ptr<void> allocate_bytes(size_t count, size_t element_bytes);
   static std::shared_ptr<void> device_bytes(size_t count, size_t element_bytes);
+  friend Paths* internal::paths_of(const Communicator& communicator);
   std::shared_ptr<internal::CommunicatorImpl> impl_;
 };
 

@@ -129,7 +129,7 @@ class Checker {
 
   template <typename B>
   void check_memory(const B& buffer, std::string_view which) const {
-    if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
+    if (static_cast<size_t>(buffer.dtype) >= kEveryDType) {
       refuse(cat(which, " has no known dtype"));
     }
     if (buffer.data == nullptr && buffer.count > 0) {

@@ -23,6 +23,7 @@ class StepCosts {
     const Collective collective = plan.collective;
     const int32_t ranks = plan.shape.ranks;
     element_ = size_of(dtype);
+    accumulator_ = accumulator_bytes(dtype);
     widens_ = reduces(collective) && accumulator_of(dtype) != dtype;
     per_block_ =
         static_cast<uint64_t>(std::max(1, chunks_per_block(collective, plan.program, ranks)));
@@ -32,7 +33,7 @@ class StepCosts {
     chunk_ = std::max<uint64_t>(1, (even + line - 1) / line * line);
     const uint64_t largest = std::min(chunk_, count_);
     const bool wide = widens_ && plan.program.scratch_chunks > 0;
-    slicing_ = slice_collective(collective, plan.program, largest, wide ? sizeof(float) : element_,
+    slicing_ = slice_collective(collective, plan.program, largest, wide ? accumulator_ : element_,
                                 false, machine.limits);
     // All but the last one are alike.
     slices_ = std::max(static_cast<double>(std::min<uint32_t>(slicing_.slices, 1)),
@@ -64,7 +65,7 @@ class StepCosts {
     // Messages without data are not sent, except tokens.
     if (elements == 0 && !(step.src.empty() && step.dst.empty())) return cost;
     const auto bytes_as = [&](bool accumulators) {
-      return static_cast<double>(elements * (accumulators ? sizeof(float) : element_));
+      return static_cast<double>(elements * (accumulators ? accumulator_ : element_));
     };
     const double wire = on_the_way(step, elements);
     if (local) {
@@ -138,7 +139,7 @@ class StepCosts {
   // Bytes of a message.
   double on_the_way(const Step& step, uint64_t elements) const {
     const bool wide = widens_ && step.wire == Wire::accumulator;
-    return static_cast<double>(elements * (wide ? sizeof(float) : element_));
+    return static_cast<double>(elements * (wide ? accumulator_ : element_));
   }
 
   // Shared memory publishes a message once for all its readers; sockets take one each.
@@ -164,6 +165,7 @@ class StepCosts {
   const LinkCosts& far_;
   bool widens_ = false;  // computes in an accumulator type of its own
   uint64_t element_ = 1;
+  uint64_t accumulator_ = 1;
   uint64_t per_block_ = 1;  // chunks
   uint64_t count_ = 0;      // elements of a block,
   uint64_t chunk_ = 1;      // and of its chunks, but for the last ones

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/reduce_op.h"
 #include "collectives/program/program.h"
 
 namespace tutti {
@@ -15,6 +16,12 @@ enum class Arithmetic : uint8_t {
   means,   // results are divided by the number of ranks that they combine (ReduceOp::avg)
   scaled,  // inputs are multiplied by this rank's factor (ReduceOp::premul_sum)
 };
+
+// What an operator adds to a program.
+constexpr Arithmetic arithmetic_of(ReduceOp op) {
+  if (op == ReduceOp::avg) return Arithmetic::means;
+  return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
+}
 
 // Who divides results.
 enum class Means : uint8_t {

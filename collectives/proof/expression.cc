@@ -49,7 +49,8 @@ Expressions::Id Expressions::combine(Id left, Id right) {
               .right = right,
               .set = united(left, right),
               .first = canonical ? a.first : 0,
-              .last = canonical ? b.last : 0});
+              .last = canonical ? b.last : 0,
+              .roundings = std::max(a.roundings, b.roundings)});
 }
 
 Expressions::Id Expressions::rounded(Id id) {
@@ -62,9 +63,14 @@ Expressions::Id Expressions::unscaled(Id leaf) { return marked(leaf, kUnscaled);
 
 Expressions::Id Expressions::marked(Id id, Id mark) {
   const Node node = nodes_[id];
-  return add(
-      inner_, key(id, mark),
-      {.chunk = node.chunk, .left = id, .right = mark, .set = node.set, .first = 0, .last = 0});
+  return add(inner_, key(id, mark),
+             {.chunk = node.chunk,
+              .left = id,
+              .right = mark,
+              .set = node.set,
+              .first = 0,
+              .last = 0,
+              .roundings = node.roundings + (mark == kUnscaled ? 0 : 1)});
 }
 
 bool Expressions::is_canonical(Id id, int32_t ranks) const {

@@ -40,6 +40,15 @@ class Expressions {
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
+  // A formula's parts: an input of one rank, or two formulas combined; else part() of it is
+  // rounded, after it was divided where it is a mean.
+  bool is_leaf(Id id) const { return nodes_[id].left == kNothing; }
+  bool is_combined(Id id) const { return !is_leaf(id) && nodes_[id].right >= 0; }
+  int32_t rank_of(Id leaf) const { return nodes_[leaf].right; }
+  Id part(Id id) const { return nodes_[id].left; }
+  Id right_part(Id id) const { return nodes_[id].right; }
+  // On the longest way from an input to the result.
+  int32_t roundings(Id id) const { return nodes_[id].roundings; }
   // The ranks whose inputs it holds, ascending.
   std::vector<int> contributors(Id id) const;
   bool holds_exactly(Id id, int32_t ranks) const;  // ranks 0 to ranks - 1
@@ -57,6 +66,7 @@ class Expressions {
     // The ranks first to last - 1 that it is the canonical tree over, unrounded; none if it is not.
     int32_t first;
     int32_t last;
+    int32_t roundings = 0;
   };
   static uint64_t key(int32_t a, int32_t b) {
     return uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b);

@@ -95,16 +95,17 @@ void check_barrier(const SymbolicRun& run, int32_t ranks) {
   }
 }
 
-Grade check_run(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic) {
+Verdict check_run(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic) {
   const Collective collective = plans[0].collective;
   Expressions expressions(static_cast<int32_t>(plans.size()));
   SymbolicRun run(plans, in_place, arithmetic, expressions);
   run.to_the_end();
   if (collective == Collective::barrier) {
     check_barrier(run, static_cast<int32_t>(plans.size()));
-    return Grade::canonical;
+    return {.grade = Grade::canonical};
   }
   Grade grade = Grade::canonical;
+  int32_t roundings = 0;
   for (const Plan& plan : plans) {
     const int32_t rank = plan.shape.rank;
     if (!has_space(collective, plan.shape, Space::output)) continue;
@@ -116,13 +117,14 @@ Grade check_run(std::span<const Plan> plans, bool in_place, Arithmetic arithmeti
       }
       check_result(plan, chunk, cell, arithmetic == Arithmetic::means, expressions);
       if (!reduces(collective)) continue;
+      roundings = std::max(roundings, expressions.roundings(cell.value));
       const int32_t over = due_in(plan, chunk).over;
       if (!expressions.is_canonical(cell.value, over)) grade = std::min(grade, Grade::same_bits);
       const bool shared = collective == Collective::all_reduce;
       if (shared && cell.value != run.result(0, chunk).value) grade = Grade::correct;
     }
   }
-  return grade;
+  return {.grade = grade, .roundings = roundings};
 }
 
 }  // namespace
@@ -142,8 +144,10 @@ Verdict verify(Collective collective, std::vector<Program> programs, const Proof
                                 std::move(programs[rank])));
     }
     check_messages(collective, plans);
-    const Grade apart = check_run(plans, false, proof.arithmetic);
-    return {.grade = std::min(apart, check_run(plans, true, proof.arithmetic))};
+    const Verdict apart = check_run(plans, false, proof.arithmetic);
+    const Verdict in_place = check_run(plans, true, proof.arithmetic);
+    return {.grade = std::min(apart.grade, in_place.grade),
+            .roundings = std::max(apart.roundings, in_place.roundings)};
   } catch (const Refusal& refusal) {
     return {.problem = refusal.problem};
   }

@@ -18,6 +18,10 @@ namespace tutti {
 struct Verdict {
   Grade grade = Grade::wrong;
   std::string problem;  // empty unless wrong: "rank 2, step 5 (recv from 1): ..."
+  // How often a sum is rounded on the longest way from an input to a result, where elements are
+  // narrower than what they are summed in. Inputs that are rounded to such elements themselves
+  // (CallOptions::wire) are so once more.
+  int32_t roundings = 0;
 };
 
 struct Proof {

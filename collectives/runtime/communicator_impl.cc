@@ -149,6 +149,7 @@ bool CommunicatorImpl::may_start(Operation& operation) {
 bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
     const CompiledCall& compiled = *operation.compiled;
+    operation.encode();
     if (compiled.plan == nullptr) {
       run_alone(operation);
     } else {
@@ -171,6 +172,7 @@ void CommunicatorImpl::abandon_calls() {
 void CommunicatorImpl::complete(Operation& operation) {
   if (operation.begun != 0) record_end(operation);
   operation.active.end();
+  operation.decode();
   operation.done.store(true, std::memory_order_release);
   if (operation.on_end) call_back(operation);
 }

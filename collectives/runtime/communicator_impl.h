@@ -159,6 +159,8 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
 
   // start.cc
   void plan(const Request& request, const CallOptions& options, Operation& operation);
+  [[gnu::noinline]] void plan_encoded(const Request& request, const CallOptions& options,
+                                      Operation& operation);
   [[gnu::noinline]] void follow(std::span<const Work> works);
   const std::shared_ptr<Operation>& start_locked(const Request& request,
                                                  const CallOptions& options);

@@ -18,15 +18,38 @@ namespace {
               cat("a timeout of ", timeout.count(), " ns is in the past"));
 }
 
+[[noreturn]] void refuse_shorter_message() {
+  throw Error(ErrorCode::unsupported,
+              "a receive that may be shorter: elements in blocks do not tell how many they are",
+              {.remedy = "leave CallOptions::wire plain, or receive as many as are sent"});
+}
+
 }  // namespace
 
 inline void CommunicatorImpl::plan(const Request& request, const CallOptions& options,
                                    Operation& operation) {
   if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
+  operation.timeout = options.timeout.value_or(timeout_);
+  if (options.wire != WireFormat::plain) return plan_encoded(request, options, operation);
+  if (operation.encoded) operation.encoded.reset();
   operation.compiled = compiler_.compiled(request, options);
   operation.input = static_cast<const std::byte*>(request.input.data);
   operation.output = static_cast<std::byte*>(request.output.data);
-  operation.timeout = options.timeout.value_or(timeout_);
+}
+
+void CommunicatorImpl::plan_encoded(const Request& request, const CallOptions& options,
+                                    Operation& operation) {
+  Request whole = request;
+  tutti::complete(whole, rank_, size());
+  CallOptions plain = options;
+  plain.wire = WireFormat::plain;
+  if (whole.collective == Collective::barrier) return plan(whole, plain, operation);
+  if (options.may_be_shorter) refuse_shorter_message();
+  operation.encoded = std::make_shared<const EncodedCall>(whole, options.wire, rank_, size());
+  const Request& encoded = operation.encoded->request();
+  operation.compiled = compiler_.compiled(encoded, plain);
+  operation.input = static_cast<const std::byte*>(encoded.input.data);
+  operation.output = static_cast<std::byte*>(encoded.output.data);
 }
 
 std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& request,
@@ -175,6 +198,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   operation->input = prepared.input;
   operation->output = prepared.output;
   operation->timeout = prepared.timeout;
+  operation->encoded = prepared.encoded;
   return queue(operation);
 }
 
@@ -184,7 +208,9 @@ const std::shared_ptr<Operation>& CommunicatorImpl::queue(
   const CompiledCall& compiled = *operation->compiled;
   if (compiled.plan == nullptr && !compiled.point_to_point() && !following_) {
     static const std::shared_ptr<Operation> nothing;
+    operation->encode();
     run_alone(*operation);
+    operation->decode();
     return nothing;
   }
   operation->begin();

@@ -63,6 +63,7 @@ NamedCollective one_of(const std::vector<NamedCollective>& all, const std::strin
 std::vector<std::string> collective_names() { return names_of(kCollectivesWithAlgorithms); }
 std::vector<std::string> op_names() { return names_of(kAllReduceOps); }
 std::vector<std::string> dtype_names() { return names_of(kAllDTypes); }
+std::vector<std::string> wire_names() { return names_of(kAllWireFormats); }
 std::vector<std::string> transport_names() {
   return {"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"};
 }
@@ -94,6 +95,11 @@ ReduceOp op_named(const std::string& name) {
 DType dtype_named(const std::string& name) {
   if (const std::optional<DType> dtype = parse_dtype(lower(name))) return *dtype;
   refuse_name("dtype", name, names_of(kAllDTypes));
+}
+
+WireFormat wire_named(const std::string& name) {
+  if (const std::optional<WireFormat> format = wire_format_named(lower(name))) return *format;
+  refuse_name("wire format", name, names_of(kAllWireFormats));
 }
 
 std::optional<uint64_t> parse_tokens(std::string_view text) {

@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/reduce_op.h"
+#include "base/wire_format.h"
 #include "collectives/program/program.h"
 
 namespace tutti::tool {
@@ -28,11 +29,14 @@ std::vector<std::string> collective_names();
 std::vector<std::string> op_names();
 std::vector<std::string> dtype_names();
 std::vector<std::string> algorithm_names();
+std::vector<std::string> wire_names();
 std::vector<std::string> transport_names();  // as --transport takes them
 // sum, SUM, ncclSum, MPI_SUM.
 ReduceOp op_named(const std::string& name);
 // f32, float, FP32 ...
 DType dtype_named(const std::string& name);
+// mx8, bf16, fp8 ...
+WireFormat wire_named(const std::string& name);
 // "410B", "2.5M", "1000": tokens, in powers of ten. Nothing for anything else.
 std::optional<uint64_t> parse_tokens(std::string_view text);
 

@@ -36,6 +36,7 @@ struct VerifyOptions {
   std::optional<bool> samples;  // unset: where --max-ranks is not given
   std::string collective;       // empty: all
   std::string algorithm;        // empty: all
+  std::string wire = "plain";
 };
 
 std::vector<const Algorithm*> selected(const VerifyOptions& options) {
@@ -174,15 +175,27 @@ std::string problem_of(const Task& task) {
   return cat("is only graded ", name(verdict.grade), ", not ", name(promised));
 }
 
+// "same bits, lossy: 5 roundings at 8 ranks"
+std::string grade_of(Grade grade, const Task& longest, WireFormat wire) {
+  const std::string text(name(grade));
+  if (wire == WireFormat::plain) return text;
+  const int roundings = longest.verdict.roundings + 1;
+  return cat(grade >= Grade::same_bits ? "same bits, " : "", "lossy: ", roundings,
+             roundings == 1 ? " rounding" : " roundings", " at ", longest.shape.ranks, " ranks");
+}
+
 // Prints an algorithm's line; the number of programs proved.
-long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_ranks, bool& good) {
+long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_ranks,
+            WireFormat wire, bool& good) {
   long proved = 0;
   Grade lowest = Grade::canonical;
+  const Task* longest = nullptr;
   std::vector<int> ranks;
   std::string problems;
   for (const Task& task : tasks) {
     if (task.algorithm != &algorithm) continue;
     if (ranks.empty() || ranks.back() != task.shape.ranks) ranks.push_back(task.shape.ranks);
+    if (longest == nullptr || task.verdict.roundings > longest->verdict.roundings) longest = &task;
     if (task.shape.layout.in_order()) lowest = std::min(lowest, task.verdict.grade);
     const std::string problem = problem_of(task);
     if (problem.empty()) ++proved;
@@ -195,9 +208,10 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
   std::string range = rank_ranges(all);
   if (range.size() > 14) range = cat(all.size(), " sizes to ", all.back());
   if (exhaustive < ranks.size()) range += cat(", ", ranks.back());
-  std::printf("%-15s %-24s ranks %-20s %-10s %s\n", std::string(name(algorithm.collective)).c_str(),
-              algorithm.name.c_str(), range.c_str(), std::string(name(lowest)).c_str(),
-              algorithm.source.c_str());
+  const std::string grade = longest == nullptr ? "" : grade_of(lowest, *longest, wire);
+  std::printf("%-15s %-24s ranks %-20s %-*s %s\n", std::string(name(algorithm.collective)).c_str(),
+              algorithm.name.c_str(), range.c_str(), wire == WireFormat::plain ? 10 : 45,
+              grade.c_str(), algorithm.source.c_str());
   std::fputs(problems.c_str(), stdout);
   std::fflush(stdout);
   good = good && problems.empty();
@@ -209,6 +223,7 @@ int run(const VerifyOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--max-ranks is ", options.max_ranks, ": it must be at least 1"));
   }
+  const WireFormat wire = wire_named(options.wire);
   const std::vector<const Algorithm*> algorithms = selected(options);
   std::vector<Task> tasks;
   for (const Algorithm* algorithm : algorithms) {
@@ -219,7 +234,7 @@ int run(const VerifyOptions& options) {
   long proved = 0;
   bool good = true;
   for (const Algorithm* algorithm : algorithms) {
-    proved += report(*algorithm, tasks, options.max_ranks, good);
+    proved += report(*algorithm, tasks, options.max_ranks, wire, good);
   }
   std::printf("%ld programs proved\n", proved);
   return good ? 0 : 1;
@@ -245,9 +260,17 @@ void add_verify(CommandLine& line) {
   command.add_option("--algorithm", options->algorithm, "only algorithms of this name")
       .type_name("NAME")
       .suggest(algorithm_names());
+  command
+      .add_option("--wire", options->wire,
+                  "elements travel in this format: how often sums are rounded on the longest way")
+      .type_name("FORMAT")
+      .show_default()
+      .suggest(wire_names());
   command.footer(
       "Grades: correct (every input counts once), same bits (on all ranks), canonical (the bits\n"
-      "depend on inputs and ranks only).\n"
+      "depend on inputs and ranks only); with --wire, lossy: how often an input, and the sums "
+      "that\n"
+      "it becomes part of, are rounded before they are a result.\n"
       "Example:\n"
       "  tutti verify --max-ranks 64 --collective all_reduce");
   command.runs([command, options] {

@@ -43,7 +43,7 @@ const std::shared_ptr<const CompiledCall>& CallCompiler::compiled(const Request&
                                                                   const CallOptions& options) {
   // Nor are calls kept whose types are none.
   const bool has_types =
-      static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
+      static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kEveryDType;
   const bool has_own = request.uneven || !has_types || !is_whole(request.op);
   if (has_own) return new_call_ = compile(request, options);
   const CallKey key = CallKey::of(request, options);

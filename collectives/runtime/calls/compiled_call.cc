@@ -58,12 +58,13 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
 }
 
 // A message has room for a cache line of each chunk, but maybe not for a wide element.
-void check_width(const CompiledCall& compiled, const Limits& limits) {
+void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& limits) {
+  constexpr uint64_t kLine = 64;
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
   const size_t longest = limits.collective_bytes();
-  if (compiled.width == 1 || chunks * compiled.element_bytes <= longest) return;
+  if (widest <= kLine || chunks * widest <= longest) return;
   throw Error(ErrorCode::unsupported,
-              cat(to_string(compiled.signature), ": values of ", compiled.element_bytes,
+              cat(to_string(compiled.signature), ": values of ", widest,
                   " bytes are too long for a message of ", longest),
               {.remedy = "gather them, and combine them on each rank"});
 }
@@ -73,11 +74,6 @@ uint64_t slices_of(const ChunkMap& chunks, const CompiledCall& compiled) {
 }
 
 }  // namespace
-
-Arithmetic arithmetic_of(ReduceOp op) {
-  if (op == ReduceOp::avg) return Arithmetic::means;
-  return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
-}
 
 CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
                          const Plan* plan) {
@@ -112,18 +108,20 @@ void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near) {
   const bool by_kernel = reduces(signature.collective) && signature.op != ReduceOp::user;
   compiled.kernel = by_kernel ? reduce_kernel(signature.dtype, signature.op) : nullptr;
   compiled.accumulates = by_kernel && accumulator_of(signature.dtype) != signature.dtype;
+  compiled.accumulator_bytes = accumulator_bytes(signature.dtype);
   if (compiled.plan == nullptr) return;
 
   const Plan& plan = *compiled.plan;
   const uint64_t count = signature.count / compiled.width;
-  check_width(compiled, limits);
+  const Program& program = plan.program;
+  const uint64_t widest = compiled.accumulates && program.scratch_chunks > 0
+                              ? compiled.accumulator_bytes
+                              : compiled.element_bytes;
+  check_width(compiled, widest, limits);
   const ChunkMap chunks = signature.uneven
                               ? ChunkMap(plan, compiled.input_blocks, compiled.output_blocks,
                                          compiled.own_count, compiled.element_bytes)
                               : ChunkMap(plan, count, compiled.element_bytes);
-  const Program& program = plan.program;
-  const uint64_t widest =
-      compiled.accumulates && program.scratch_chunks > 0 ? sizeof(float) : compiled.element_bytes;
   compiled.slicing =
       compiled.point_to_point()
           ? slice_p2p(count, compiled.element_bytes, peer_is_near ? limits.near : limits.far)
@@ -142,7 +140,10 @@ void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near) {
                    compiled.slicing.slices > static_cast<uint32_t>(compiled.slicing.credit);
   const uint64_t scratch_chunk = std::min(compiled.slicing.elements, chunks.largest()) * widest;
   compiled.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
-  compiled.moves.make(plan, chunks, compiled.element_bytes, compiled.accumulates, scratch_chunk,
+  compiled.moves.make(plan, chunks,
+                      {.element = compiled.element_bytes,
+                       .accumulator = compiled.accumulates ? compiled.accumulator_bytes : 0,
+                       .scratch_chunk = scratch_chunk},
                       compiled.signature_words, compiled.private_blocks);
 }
 

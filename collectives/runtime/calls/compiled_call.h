@@ -46,6 +46,7 @@ struct CompiledCall {
   ReduceKernel kernel = nullptr;
   bool accumulates = false;  // in float, which is not the element type
   uint64_t element_bytes = 1;
+  uint64_t accumulator_bytes = 1;  // of an element, where it accumulates
   Slicing slicing;
   Moves moves;
   uint64_t scratch_bytes = 0;  // for one slice
@@ -69,9 +70,6 @@ inline Lie lie_of(const Request& request) {
   if (in_end < in || out_end < out) return Lie::beyond;
   return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
 }
-
-// What an operator adds to a program.
-Arithmetic arithmetic_of(ReduceOp op);
 
 // A collective call on `rank` of `size`: what the request says, which must be complete(). Null
 // algorithm and plan: the rank is alone.

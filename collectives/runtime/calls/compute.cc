@@ -92,7 +92,8 @@ void Execution::compute(const Slice& slice, const Move& move, const Operands& at
 void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at) {
   const bool in_its_place = at.b.at == nullptr && at.dst == at.a.at;
   const bool streams = compiled_->streams && move.is_result && !in_its_place;
-  const uint64_t most = elements_of_block(compiled_->element_bytes);
+  const uint64_t most =
+      elements_of_block(std::max(compiled_->element_bytes, compiled_->accumulator_bytes));
   Block aside;  // what is streamed is made there
   while (at.count > 0) {
     const uint64_t block = std::min(at.count, most);

@@ -139,7 +139,7 @@ class Execution {
   }
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {
-    return accumulator ? sizeof(float) : compiled_->element_bytes;
+    return accumulator ? compiled_->accumulator_bytes : compiled_->element_bytes;
   }
   std::byte* address(const Slice& slice, const Piece& piece) const {
     const auto space = static_cast<size_t>(piece.space);

@@ -20,10 +20,10 @@ uint64_t elements_in(std::span<const Piece> pieces) {
 
 // A send that another step waits for must end without the reader's help, unless it was proved that
 // all of them help each other.
-void mark_lendable(const Plan& plan, uint64_t element_bytes, std::vector<Move>& moves) {
+void mark_lendable(const Plan& plan, const Moves::Bytes& bytes, std::vector<Move>& moves) {
   for (Move& move : moves) {
-    const uint64_t bytes = move.elements * (move.widened ? sizeof(float) : element_bytes);
-    move.lendable = move.kind == StepKind::send && move.one_piece && bytes >= kLeastLent;
+    const uint64_t length = move.elements * (move.widened ? bytes.accumulator : bytes.element);
+    move.lendable = move.kind == StepKind::send && move.one_piece && length >= kLeastLent;
   }
   if (plan.without_buffers) return;
   for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].lendable = false;
@@ -38,9 +38,9 @@ void mark_results(const Plan& plan, std::vector<Move>& moves) {
 
 }  // namespace
 
-void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_bytes, bool accumulates,
-                 uint64_t scratch_chunk_bytes, const std::array<uint64_t, 2>& signature,
-                 bool private_blocks) {
+void Moves::make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
+                 const std::array<uint64_t, 2>& signature, bool private_blocks) {
+  const bool accumulates = bytes.accumulator > 0;
   const std::vector<Step>& steps = plan.program.steps;
   size_t total = 0;
   for (const Step& step : steps) {
@@ -57,8 +57,8 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
         pieces_.push_back({.space = range.space,
                            .widened = accumulates && scratch,
                            .scales = scales && range.space == Space::input,
-                           .offset = scratch ? static_cast<uint64_t>(chunk) * scratch_chunk_bytes
-                                             : extent.offset * element_bytes,
+                           .offset = scratch ? static_cast<uint64_t>(chunk) * bytes.scratch_chunk
+                                             : extent.offset * bytes.element,
                            .length = extent.length});
       }
     }
@@ -85,7 +85,7 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
     if (private_blocks) move.signature = with_count(signature, move.elements);
     moves_.push_back(move);
   }
-  mark_lendable(plan, element_bytes, moves_);
+  mark_lendable(plan, bytes, moves_);
   mark_results(plan, moves_);
 }
 

@@ -51,10 +51,14 @@ class Moves {
   Moves(Moves&&) = default;
   Moves& operator=(Moves&&) = default;
 
+  struct Bytes {
+    uint64_t element = 1;
+    uint64_t accumulator = 0;  // 0: elements are their own
+    uint64_t scratch_chunk = 0;
+  };
   // `private_blocks`: a message says how long its block is, where only its two ranks know.
-  void make(const Plan& plan, const ChunkMap& chunks, uint64_t element_bytes, bool accumulates,
-            uint64_t scratch_chunk_bytes, const std::array<uint64_t, 2>& signature,
-            bool private_blocks);
+  void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
+            const std::array<uint64_t, 2>& signature, bool private_blocks);
 
   const Move& operator[](size_t step) const { return moves_[step]; }
   size_t size() const { return moves_.size(); }

@@ -1,5 +1,5 @@
 // One call on one rank: its compiled call, its buffers, and how it stands. A prepared call is an
-// Operation that is never queued: each start copies the first four members into another one.
+// Operation that is never queued: each start copies the first five members into another one.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "collectives/request.h"
 #include "collectives/runtime/calls/active_calls.h"
 #include "collectives/runtime/calls/compiled_call.h"
+#include "collectives/runtime/calls/encoded_call.h"
 
 namespace tutti::internal {
 
@@ -27,6 +28,8 @@ struct Operation {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};  // 0: none
+  // Where its elements travel in another format: `input` and `output` are what travels.
+  std::shared_ptr<const EncodedCall> encoded;
 
   uint32_t number = 0;            // collectives: from 1; messages: by peer and direction
   Operation* previous = nullptr;  // in its queue (operation_queue.h)
@@ -54,6 +57,16 @@ struct Operation {
     started = false;
     awaited.store(false, std::memory_order_relaxed);
     done.store(false, std::memory_order_relaxed);
+  }
+  // Before it runs, and when it is complete.
+  void encode() const {
+    if (encoded) encoded->encode();
+  }
+  void decode() {
+    if (!encoded) return;
+    encoded->decode();
+    received.dtype = DType::f32;
+    received.count = encoded->values_received();
   }
   // The call that runs.
   const CompiledCall& running() const { return matched ? *matched : *compiled; }

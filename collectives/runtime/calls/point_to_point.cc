@@ -17,7 +17,7 @@ uint64_t bytes_of(const Signature& message) { return message.count * size_of(mes
 bool is_message(const std::array<uint64_t, 2>& words) {
   const Signature signature = decode(words);
   return signature.collective == Collective::send_recv &&
-         static_cast<size_t>(signature.dtype) < kAllDTypes.size();
+         static_cast<size_t>(signature.dtype) < kEveryDType;
 }
 
 bool accepts(const Operation& receive, const Signature& message) {
@@ -93,6 +93,7 @@ bool PointToPoint::progress_early() {
 void PointToPoint::send(Operation& operation) {
   ++under_way_;
   if (is_early(operation)) return;
+  operation.encode();
   Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
   operation.number = ++out.made;
   if (operation.peer() != rank_) {

@@ -13,7 +13,7 @@ namespace {
 constexpr int kCountBits = 48;
 constexpr int kLowBits = 20;
 static_assert(kLowBits + 64 - kCountBits == kAlgorithmIdBits);
-static_assert(static_cast<int>(Collective::exscan) < 16 && kAllDTypes.size() <= 32 &&
+static_assert(static_cast<int>(Collective::exscan) < 16 && kEveryDType <= 32 &&
               kAllReduceOps.size() <= 16 && kLargestTag < (1 << 30) - 1);
 
 constexpr uint64_t low(uint64_t word, int bits) { return word & ((uint64_t{1} << bits) - 1); }
@@ -46,7 +46,7 @@ Signature decode(const std::array<uint64_t, 2>& words) {
 }
 
 std::string to_string(const Signature& s) {
-  if (s.collective > Collective::exscan || static_cast<size_t>(s.dtype) >= kAllDTypes.size() ||
+  if (s.collective > Collective::exscan || static_cast<size_t>(s.dtype) >= kEveryDType ||
       static_cast<size_t>(s.op) >= kAllReduceOps.size()) {
     return "a garbled call";
   }

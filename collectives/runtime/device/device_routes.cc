@@ -89,6 +89,7 @@ bool DeviceRoutes::may_go_by_hosts(const DeviceRequest& call) const {
 
 DeviceRoutes::Route DeviceRoutes::route_of(const DeviceRequest& call) {
   if (call.request.collective == Collective::send_recv) return Route::staged;
+  if (call.options.wire != WireFormat::plain) return Route::staged;
   if (!tried_kernels_) make_kernels();
   if (call.request.op.op == ReduceOp::user) return Route::staged;
   if (kernels_) return Route::kernels;

@@ -142,6 +142,7 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     BenchRow row;
     row.bytes = bench::real_bytes(c, comm.size());
     row.count = bench::element_count(c, comm.size());
+    row.wire_bytes = bench::wire_bytes(c, comm.size());
     measurement.use(algorithms[i]);
     row.algorithm = measurement.algorithm();
     if (row.algorithm.empty()) row.algorithm = algorithms[i] == "auto" ? "none" : algorithms[i];
@@ -310,6 +311,12 @@ void add_bench(CommandLine& line) {
   bench.add_flag("--graph", o->graph, "of a GPU: capture the call once, and time its graph");
   bench.add_flag("--deterministic", o->deterministic,
                  "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
+  bench
+      .add_option("--wire", o->wire,
+                  "the format in which f32 elements travel: plain, or rounded to fewer bits")
+      .type_name("FORMAT")
+      .show_default()
+      .suggest(wire_names());
   bench.add_flag("--digest", o->digest,
                  "inputs whose result depends on the order of summation; shows its SHA-256");
   bench
@@ -333,6 +340,7 @@ void add_bench(CommandLine& line) {
       "  tutti bench all_reduce -n 2 --peers all --plot all_reduce.svg\n"
       "  tutti bench broadcast -n 8 --algorithm all\n"
       "  tutti bench all_reduce -n 5 --dtype bf16 --digest --deterministic\n"
+      "  tutti bench all_reduce -n 4 --transport tcp --wire mx8\n"
       "  tutti run --hosts a,b -n 4 -- tutti bench all_gather --transport tcp --json out.json");
   bench.runs([o] { return run(*o); });
 }

@@ -74,6 +74,24 @@ bool is_on_device(const BenchOptions& options, const bench::Case& c) {
   return true;
 }
 
+void check_wire(const bench::Case& c, const BenchOptions& options) {
+  if (c.wire == WireFormat::plain) return;
+  if (c.dtype != DType::f32) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--wire ", options.wire, " with --dtype ", options.dtype),
+                {.cause = "only f32 travels in another format", .remedy = "use --dtype f32"});
+  }
+  if (reduces(c.collective) && c.op == ReduceOp::user) {
+    throw Error(ErrorCode::invalid_argument, cat("--wire ", options.wire, " with --op user"),
+                {.cause = "an operator of the caller's knows f32 only"});
+  }
+  if (c.on_device && reduces(c.collective)) {
+    throw Error(ErrorCode::unsupported, cat("--wire ", options.wire, " with --device cuda"),
+                {.cause = "sums of GPUs' memory that travel in another format are not checked yet",
+                 .remedy = "use --device host"});
+  }
+}
+
 }  // namespace
 
 bench::Case parse_case(const BenchOptions& options) {
@@ -93,6 +111,8 @@ bench::Case parse_case(const BenchOptions& options) {
   c.on_device = is_on_device(options, c);
   c.graph = options.graph;
   c.data = options.digest ? bench::Data::rounding : bench::Data::exact;
+  c.wire = wire_named(options.wire);
+  check_wire(c, options);
   c.deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   return c;
 }

@@ -26,6 +26,7 @@ struct BenchOptions {
   bool in_place = false;  // time it as well
   bool digest = false;
   bool deterministic = false;
+  std::string wire = "plain";
   std::vector<std::string> peers;
   int rounds = 0;      // 0: by what is timed
   int iterations = 0;  // 0: by size

@@ -101,14 +101,15 @@ void BenchReport::print_sharing() const {
 }
 
 void BenchReport::print_header() const {
-  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers, %s%s%s\n",
+  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers, %s%s%s%s\n",
               bench::name(case_.collective, case_.uneven).c_str(), comm_->size(),
               has_root(case_.collective) ? cat("root ", case_.root, ", ").c_str() : "",
               std::string(name(case_.dtype)).c_str(), std::string(name(case_.op)).c_str(),
               shown_transport(*comm_, options_).c_str(),
               cat(options_.buffers, case_.on_device ? " GPU" : "").c_str(),
               std::string(name(selected_instruction_set())).c_str(),
-              case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "");
+              case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "",
+              case_.wire == WireFormat::plain ? "" : cat(", as ", name(case_.wire)).c_str());
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   if (options_.in_place) std::printf(" %12s %10s", "in-place us", "busbw GB/s");
@@ -229,6 +230,7 @@ void BenchReport::write_json() {
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   if (case_.on_device) document["device"] = options_.device;
   if (case_.graph) document["graph"] = true;
+  if (case_.wire != WireFormat::plain) document["wire"] = name(case_.wire);
   for (const BenchRow& row : rows_) {
     Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},
                    {"time_us", row.time_us},  {"min_us", row.min_us}, {"algbw_GBps", row.algbw},
@@ -237,6 +239,7 @@ void BenchReport::write_json() {
       result["in_place"] = {{"time_us", row.in_place_us}, {"busbw_GBps", row.in_place_busbw}};
     }
     if (options_.digest) result["digest"] = row.digest;
+    if (case_.wire != WireFormat::plain) result["wire_bytes"] = row.wire_bytes;
     if (options_.all()) {
       result["best"] = row.is_best;
       result["auto"] = row.is_auto;

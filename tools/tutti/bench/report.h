@@ -18,6 +18,7 @@ namespace tutti::tool {
 struct BenchRow {
   uint64_t bytes = 0;
   uint64_t count = 0;
+  uint64_t wire_bytes = 0;  // what travels as them
   std::string algorithm;
   double time_us = 0;  // the median
   double min_us = 0;

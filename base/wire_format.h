@@ -1,0 +1,55 @@
+// How the f32 elements of a call travel between ranks: as they are, or in fewer bits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace tutti {
+
+// The values are part of the C ABI.
+enum class WireFormat : uint8_t {
+  plain = 0,  // as they are: elements of any type
+  bf16 = 1,
+  f16 = 2,
+  f8e4m3 = 3,
+  f8e5m2 = 4,
+  mx8 = 5,  // blocks that share a scale (base/block_format.h)
+  mx4 = 6,
+  int8 = 7,
+  sign = 8,
+};
+
+inline constexpr std::array kAllWireFormats = {
+    WireFormat::plain,  WireFormat::bf16, WireFormat::f16,  WireFormat::f8e4m3, WireFormat::f8e5m2,
+    WireFormat::mx8,    WireFormat::mx4,  WireFormat::int8, WireFormat::sign};
+
+// The type of what travels. Values are rounded to it, and summed as it is (base/reduce.h).
+constexpr DType element_of(WireFormat format) {
+  constexpr std::array kElements = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
+                                    DType::f8e5m2};
+  const auto index = static_cast<size_t>(format);
+  // Blocks have the same order as their types.
+  return index < kElements.size() ? kElements[index]
+                                  : static_cast<DType>(kAllDTypes.size() + index -
+                                                       kElements.size());
+}
+
+// Elements that `count` values travel in; the last one may have room for more.
+constexpr uint64_t elements_of(WireFormat format, uint64_t count) {
+  const uint64_t values = values_of(element_of(format));
+  return count / values + (count % values > 0 ? 1 : 0);
+}
+constexpr uint64_t bytes_of(WireFormat format, uint64_t count) {
+  return elements_of(format, count) * size_of(element_of(format));
+}
+
+// "mx8"
+std::string_view name(WireFormat format);
+// Also by other names of the type ("fp8"). nullopt if there is no such format.
+std::optional<WireFormat> wire_format_named(std::string_view name);
+
+}  // namespace tutti

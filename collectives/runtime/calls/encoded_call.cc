@@ -1,0 +1,130 @@
+#include "collectives/runtime/calls/encoded_call.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/reduce.h"
+#include "base/text.h"
+
+namespace tutti::internal {
+
+namespace {
+
+constexpr uint64_t kMostBlockValues = 256;
+// Buffers begin at cache lines.
+constexpr uint64_t kLine = 64;
+
+Blocks blocks_of_elements(const Blocks& blocks, WireFormat format) {
+  Blocks encoded;
+  for (const uint64_t count : blocks.counts) {
+    encoded.counts.push_back(elements_of(format, count));
+  }
+  return encoded;
+}
+
+void check(const Request& request) {
+  if (request.dtype() != DType::f32) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(name(request.collective), " of ", name(request.dtype()),
+                    ": only f32 travels in another format"),
+                {.remedy = "leave CallOptions::wire plain"});
+  }
+  if (request.op.op == ReduceOp::user) {
+    throw Error(ErrorCode::unsupported,
+                "an operator of the caller's combines the elements that it is given, not what they "
+                "travel as",
+                {.remedy = "leave CallOptions::wire plain"});
+  }
+}
+
+}  // namespace
+
+std::vector<EncodedCall::Run> EncodedCall::runs_of(uint64_t count, const Blocks& blocks,
+                                                   int even_blocks, WireFormat format) {
+  std::vector<Run> runs;
+  uint64_t element = 0;
+  const auto add = [&](uint64_t first, uint64_t length) {
+    runs.push_back({first, length, element});
+    element += tutti::elements_of(format, length);
+  };
+  if (!blocks.empty()) {
+    for (size_t r = 0; r < blocks.counts.size(); ++r) add(blocks.displacements[r], blocks.counts[r]);
+  } else {
+    const uint64_t each = count / static_cast<uint64_t>(even_blocks);
+    for (int r = 0; r < even_blocks; ++r) add(static_cast<uint64_t>(r) * each, each);
+  }
+  return runs;
+}
+
+uint64_t EncodedCall::elements_of(const std::vector<Run>& runs, WireFormat format) {
+  return runs.empty() ? 0
+                      : runs.back().element + tutti::elements_of(format, runs.back().count);
+}
+
+EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, int size)
+    : element_(element_of(format)),
+      input_(static_cast<const float*>(request.input.data)),
+      output_(static_cast<float*>(request.output.data)),
+      has_result_(request.output.count > 0 &&
+                  !(request.collective == Collective::exscan && rank == 0)),
+      encoded_(request) {
+  check(request);
+  const Collective c = request.collective;
+  sent_ = runs_of(request.input.count, request.input_blocks,
+                  has_input_blocks(c) && request.input.count > 0 ? size : 1, format);
+  received_ = runs_of(request.output.count, request.output_blocks,
+                      has_output_blocks(c) && request.output.count > 0 ? size : 1, format);
+  encoded_.input_blocks = blocks_of_elements(request.input_blocks, format);
+  encoded_.output_blocks = blocks_of_elements(request.output_blocks, format);
+  encoded_.input.count = elements_of(sent_, format);
+  encoded_.output.count = elements_of(received_, format);
+  encoded_.input.dtype = encoded_.output.dtype = element_;
+  // In place, where that is no other call.
+  const bool in_place = c == Collective::all_reduce;
+  const uint64_t bytes = size_of(element_);
+  const uint64_t sent = in_place ? 0 : (encoded_.input.count * bytes + kLine - 1) / kLine * kLine;
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(sent + encoded_.output.count * bytes);
+  encoded_.input.data = memory_.get();
+  encoded_.output.data = memory_.get() + sent;
+}
+
+uint64_t EncodedCall::values_received() const {
+  uint64_t values = 0;
+  for (const Run& run : received_) values += run.count;
+  return values;
+}
+
+void EncodedCall::encode() const {
+  auto* const elements = static_cast<std::byte*>(const_cast<void*>(encoded_.input.data));
+  const uint64_t values = values_of(element_);
+  for (const Run& run : sent_) {
+    std::byte* const to = elements + run.element * size_of(element_);
+    const uint64_t whole = run.count / values;
+    narrow(to, input_ + run.first, whole, element_);
+    const uint64_t rest = run.count % values;
+    if (rest == 0) continue;
+    std::array<float, kMostBlockValues> last{};
+    std::memcpy(last.data(), input_ + run.first + whole * values, rest * sizeof(float));
+    narrow(to + whole * size_of(element_), last.data(), 1, element_);
+  }
+}
+
+void EncodedCall::decode() const {
+  if (!has_result_) return;
+  const auto* const elements = static_cast<const std::byte*>(encoded_.output.data);
+  const uint64_t values = values_of(element_);
+  for (const Run& run : received_) {
+    const std::byte* const from = elements + run.element * size_of(element_);
+    const uint64_t whole = run.count / values;
+    widen(output_ + run.first, from, whole, element_);
+    const uint64_t rest = run.count % values;
+    if (rest == 0) continue;
+    std::array<float, kMostBlockValues> last;
+    widen(last.data(), from + whole * size_of(element_), 1, element_);
+    std::memcpy(output_ + run.first + whole * values, last.data(), rest * sizeof(float));
+  }
+}
+
+}  // namespace tutti::internal

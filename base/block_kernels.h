@@ -1,5 +1,5 @@
-// The kernels of base/reduce.h for elements that are blocks (base/block_format.h): decoded, computed
-// in float, and encoded again where the result is elements and not accumulators.
+// The kernels of base/reduce.h for elements that are blocks (base/block_format.h): decoded,
+// computed in float, and encoded again where the result is elements and not accumulators.
 #pragma once
 
 #include <cstddef>

@@ -24,8 +24,8 @@ enum class WireFormat : uint8_t {
 };
 
 inline constexpr std::array kAllWireFormats = {
-    WireFormat::plain,  WireFormat::bf16, WireFormat::f16,  WireFormat::f8e4m3, WireFormat::f8e5m2,
-    WireFormat::mx8,    WireFormat::mx4,  WireFormat::int8, WireFormat::sign};
+    WireFormat::plain, WireFormat::bf16, WireFormat::f16,  WireFormat::f8e4m3, WireFormat::f8e5m2,
+    WireFormat::mx8,   WireFormat::mx4,  WireFormat::int8, WireFormat::sign};
 
 // The type of what travels. Values are rounded to it, and summed as it is (base/reduce.h).
 constexpr DType element_of(WireFormat format) {
@@ -33,9 +33,9 @@ constexpr DType element_of(WireFormat format) {
                                     DType::f8e5m2};
   const auto index = static_cast<size_t>(format);
   // Blocks have the same order as their types.
-  return index < kElements.size() ? kElements[index]
-                                  : static_cast<DType>(kAllDTypes.size() + index -
-                                                       kElements.size());
+  return index < kElements.size()
+             ? kElements[index]
+             : static_cast<DType>(kAllDTypes.size() + index - kElements.size());
 }
 
 // Elements that `count` values travel in; the last one may have room for more.

@@ -122,8 +122,11 @@ Blocks blocks_of(WireFormat wire, const std::vector<uint64_t>& counts) {
 ChunkMap chunks_of(WireFormat wire, const Layout& layout, int rank, const Plan& plan) {
   const uint64_t bytes = size_of(element_of(wire));
   if (layout.uneven.empty()) return {plan, elements_of(wire, layout.count), bytes};
-  return {plan, blocks_of(wire, layout.input_counts(rank)), {},
-          elements_of(wire, layout.block(rank, rank)), bytes};
+  return {plan,
+          blocks_of(wire, layout.input_counts(rank)),
+          {},
+          elements_of(wire, layout.block(rank, rank)),
+          bytes};
 }
 
 // The formulas of all chunks of a rank's output.

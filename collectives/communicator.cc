@@ -469,6 +469,10 @@ void Prepared::run() {
   }
 }
 
+const AbortState& internal::abort_of(const Communicator& communicator) {
+  return require(communicator.impl_).abort_state();
+}
+
 Paths* internal::paths_of(const Communicator& communicator) {
   return require(communicator.impl_).paths();
 }

@@ -50,7 +50,8 @@ namespace tutti {
 class Deadline;
 struct InitStats;  // transport/bootstrap/control/init_stats.h
 struct Job;
-struct Plan;  // collectives/program/plan.h
+struct Plan;       // collectives/program/plan.h
+class AbortState;  // base/abort.h
 class Communicator;
 class Paths;  // transport/paths/paths.h
 class Prepared;
@@ -69,6 +70,8 @@ class CommunicatorImpl;
 struct Operation;
 // Tells apart the ranks whose calls progress by themselves; null: a call of none.
 const void* rank_behind(const Work& work);
+// How it stands; valid as long as the communicator.
+const AbortState& abort_of(const Communicator& communicator);
 // How the ranks reach each other; null where there is only one.
 Paths* paths_of(const Communicator& communicator);
 // What a call does on this rank; null where it needs no others. Valid as long as the Prepared.
@@ -478,6 +481,7 @@ class Communicator {
  private:
   std::shared_ptr<void> allocate_bytes(size_t count, size_t element_bytes);
   static std::shared_ptr<void> device_bytes(size_t count, size_t element_bytes);
+  friend const AbortState& internal::abort_of(const Communicator& communicator);
   friend Paths* internal::paths_of(const Communicator& communicator);
   std::shared_ptr<internal::CommunicatorImpl> impl_;
 };

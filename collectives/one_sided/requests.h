@@ -1,4 +1,6 @@
-// Requests of one-sided calls, as they travel: a header, and up to Window::kSegment bytes.
+// Requests of one-sided calls, as they travel: a message has one or several of them.
+//
+//   | header | up to kSegment bytes, filled up to 8 | header | ...
 #pragma once
 
 #include <cstdint>
@@ -8,14 +10,19 @@
 
 namespace tutti::one_sided {
 
+inline constexpr uint64_t kSegment = 32 << 10;
+// Of a message: one request of that length, or many short ones.
+inline constexpr uint64_t kMessage = kSegment + (4 << 10);
+
 enum class Kind : uint8_t {
   put,         // the bytes follow in the message
-  put_data,    // they are the source's next message with the tag kDataTag
+  put_data,    // they are the source's next message with the tag kDataTag; the last in its message
   get,         // answered with the bytes
   accumulate,  // the bytes follow
   swap,        // answered with what was there
   signal,
-  flush,  // answered when it is served
+  flush,   // answered when it is served
+  arrive,  // at a fence
 };
 
 struct Header {

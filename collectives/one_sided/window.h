@@ -8,24 +8,30 @@
 //   window.flush(2);                 // rank 2's memory has both now
 //   window.signal(2, /*slot=*/0);    // after them: rank 2 may wait_signal(0, 1)
 //
-// Requests are messages, over every provider. The owner serves them whenever one of its threads is
-// inside a call or a wait of the job; with TUTTI_PROGRESS_THREAD=1 also while all of them compute.
+// Memory that the ranks of a host share (allocate(), or memory from Communicator::allocate() and
+// register_memory()) is read and written in place, without any help of its owner. All else are
+// messages, over every provider. The owner serves them whenever one of its threads is inside a call
+// or a wait of the job; with TUTTI_PROGRESS_THREAD=1 also while all of them compute.
 //
 // Order and completion:
 //   - Requests of one rank to another are served in the order of its calls.
-//   - put() and accumulate() return once the source may be written again (local completion).
-//   flush()
-//     returns once the owner's memory has all that this rank sent before it (remote completion).
-//   - accumulate() and compare_and_swap() are atomic for each segment of kSegment bytes, against
-//   all
-//     other requests to that window, the owner's own among them. put() and get() of more than
-//     kSegment bytes are not atomic, as in MPI (MPI 4.1, section 12.7).
+//   - put() and accumulate() return once the source may be written again (local completion). Short
+//     ones that travel go together in one message, at the latest with the next other call of this
+//     rank to that one, or when it waits for a signal.
+//   - flush() returns once the owner's memory has all that this rank sent before it (remote
+//     completion).
+//   - accumulate() and compare_and_swap() are atomic for each segment of kSegment bytes against
+//     each other, the owner's own among them. put() and get() are not atomic, as in MPI (MPI 4.1,
+//     section 12.7): what others write or combine meanwhile may be seen in part.
 //   - The owner reads what others wrote after fence(), or after wait_signal() of a signal that
 //     followed it. Its plain stores are seen by requests that are served after its next call.
+//   - At most 64 requests of a rank are under way as messages: further calls wait.
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
-// on it, and ends the service. Error(invalid_argument) for ranks, ranges, types and operators that
-// do not fit; nothing is sent then.
+// on it, and ends the service. With Members::may_die that is so for the calls to that rank alone:
+// they fail by its name, all others go on. A part that its owner has ended fails the calls to it.
+// Error(invalid_argument) for ranks, ranges, types and operators that do not fit; nothing is sent
+// then.
 //
 // Threads: any thread may call, also several at once.
 #pragma once
@@ -41,23 +47,36 @@
 
 namespace tutti {
 
+// What the death of a member does to a window.
+enum class Members : uint8_t {
+  end_together,  // it fails on all ranks
+  may_die,       // calls to the dead rank fail; costs two communicators for each pair of ranks
+};
+
 class Window {
  public:
   static constexpr uint64_t kSegment = 32 << 10;  // bytes of a request that travels in one message
   static constexpr int kSignals = 64;             // slots of a rank
 
   // Collective among all ranks of `world`. `memory` is this rank's part, of any size; it is the
-  // caller's, and stays alive until free() has returned. The ranks of the window are those of
-  // `world`.
-  Window(Communicator world, std::span<std::byte> memory);
-  // Ends the window on this rank alone: calls of other ranks on it fail from then on.
+  // caller's, and stays alive until free() has returned, or the window is destroyed. The ranks of
+  // the window are those of `world`.
+  Window(Communicator world, std::span<std::byte> memory, Members members = Members::end_together);
+  // The same, with memory of the window's own: zeroed, and shared with the ranks of the host.
+  static Window allocate(Communicator world, uint64_t bytes,
+                         Members members = Members::end_together);
+  // Ends the window on this rank alone: calls of other ranks to it fail from then on. Waits for
+  // those that are inside its memory.
   ~Window();
   Window(Window&&) noexcept;
   Window& operator=(Window&&) noexcept;
 
   int rank() const;
   int size() const;
-  uint64_t bytes_of(int rank) const;  // of a rank's part
+  uint64_t bytes_of(int rank) const;    // of a rank's part
+  std::span<std::byte> memory() const;  // this rank's part
+  // Whether calls to the rank touch its memory in place.
+  bool is_shared(int rank) const;
 
   // Writes `from` at a byte offset of a rank's part.
   void put(ConstBuffer from, int rank, uint64_t offset);
@@ -76,14 +95,18 @@ class Window {
   void wait_signal(int slot, uint64_t count = 1);
 
   void flush(int rank);
+  // Of all ranks that are left.
   void flush_all();
-  // Collective: flush_all() on every rank, and a barrier.
+  // Collective among the ranks that are left: flush_all() on every one, and a barrier.
   void fence();
   // Collective: a fence, and the end of the window.
   void free();
 
  private:
   class State;
+  static void accumulate_part(State& state, ConstBuffer from, int rank, uint64_t offset,
+                              ReduceOp op);
+  explicit Window(std::shared_ptr<State> state);
   State& state() const;
   std::shared_ptr<State> state_;
 };

@@ -92,6 +92,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
     if (!abort_.raised()) return std::nullopt;
     return abort_.error();
   }
+  const AbortState& abort_state() const { return abort_; }
   void run_on_device(const Request& request, const CallOptions& options) override;
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);

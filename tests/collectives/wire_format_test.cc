@@ -161,8 +161,8 @@ TEST(WireFormat, APreparedCallEncodesAtEachStart) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(64);
-    Prepared call = comm.prepare(Request::all_reduce(values, values, ReduceOp::sum),
-                                 {.wire = WireFormat::mx8});
+    Prepared call =
+        comm.prepare(Request::all_reduce(values, values, ReduceOp::sum), {.wire = WireFormat::mx8});
     for (int round = 1; round < 4; ++round) {
       std::ranges::fill(values, static_cast<float>(round));
       call.run();
@@ -228,8 +228,8 @@ TEST_P(Everything, IsRoundedAsItsFormulaSays) {
       for (int i = 0; i <= static_cast<int>(Collective::exscan); ++i) {
         const auto collective = static_cast<Collective>(i);
         if (collective == Collective::barrier) continue;
-        for (const uint64_t bytes : {uint64_t{0}, uint64_t{4} * static_cast<uint64_t>(ranks),
-                                     uint64_t{36} * 1024 + 100}) {
+        for (const uint64_t bytes :
+             {uint64_t{0}, uint64_t{4} * static_cast<uint64_t>(ranks), uint64_t{36} * 1024 + 100}) {
           for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum,
                                     ReduceOp::prod, ReduceOp::max}) {
             if (op != ReduceOp::sum && (!reduces(collective) || ranks > 4)) continue;
@@ -261,13 +261,13 @@ TEST_P(Everything, TheReferenceTellsFormatsApart) {
         .collective = c.collective, .ranks = 2, .count = 10'000, .uneven = {}};
     std::vector<float> values(10'000);
     bench::fill_input(c.data, DType::f32, c.op, layout, job.rank, values.data());
-    const Request request =
-        Request::all_reduce(values, values, ReduceOp::sum);
+    const Request request = Request::all_reduce(values, values, ReduceOp::sum);
     const Prepared plain = comm.prepare(request);
     const std::vector<float> expected =
         bench::wire_reference(c.wire, c.data, c.op, layout, job.rank, plain);
     comm.run(request);
-    EXPECT_GT(bench::count_wrong(DType::f32, values.data(), expected.data(), values.size()), 5'000u);
+    EXPECT_GT(bench::count_wrong(DType::f32, values.data(), expected.data(), values.size()),
+              5'000u);
   });
 }
 
@@ -294,8 +294,8 @@ TEST(WireFormat, RefusesWhatItCannotCarry) {
               HasSubstr("only f32 travels in another format"));
   EXPECT_THAT(error_of([](Communicator& comm) {
                 std::vector<float> values(4);
-                const auto op = std::make_shared<const UserOp>(UserOp{
-                    .combine = [](void*, const void*, const void*, uint64_t, DType) {}});
+                const auto op = std::make_shared<const UserOp>(
+                    UserOp{.combine = [](void*, const void*, const void*, uint64_t, DType) {}});
                 comm.all_reduce(values, values, Reduction::user(op), {.wire = WireFormat::mx8});
               }),
               HasSubstr("an operator of the caller's"));
@@ -305,8 +305,9 @@ TEST(WireFormat, RanksThatDifferInItAreFoundOut) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(256);
-    comm.all_reduce(values, values, ReduceOp::sum,
-                    {.algorithm = "ring", .wire = job.rank == 0 ? WireFormat::mx8 : WireFormat::sign});
+    comm.all_reduce(
+        values, values, ReduceOp::sum,
+        {.algorithm = "ring", .wire = job.rank == 0 ? WireFormat::mx8 : WireFormat::sign});
   });
   for (const std::optional<Error>& error : errors) {
     ASSERT_TRUE(error);

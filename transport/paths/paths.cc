@@ -327,6 +327,23 @@ std::shared_ptr<void> Paths::register_memory(std::span<std::byte> range) {
           }};
 }
 
+bool Paths::is_near(int rank) const {
+  return shm_ != nullptr && std::ranges::find(local_, rank) != local_.end();
+}
+
+std::optional<uint64_t> Paths::place_of(std::span<const std::byte> memory) {
+  const std::shared_ptr<shm::Heap> heap = this->heap();
+  if (!heap) return std::nullopt;
+  shm::Heap::View view;
+  const std::optional<shm::Place> place = heap->find(memory.data(), memory.size(), view);
+  return place ? std::optional(place->offset) : std::nullopt;
+}
+
+std::shared_ptr<std::byte> Paths::map(uint64_t place, size_t bytes) {
+  shm::PeerMemory* const others = endpoint_.heaps().others();
+  return others != nullptr ? others->map_to_write({place, bytes}) : nullptr;
+}
+
 // ---- limits
 
 int tcp_streams(int rails) {

@@ -79,6 +79,14 @@ class Paths {
   // Lets others of the host read this memory in place, until the last copy goes (shm::Heap::adopt).
   // Null where nobody could.
   std::shared_ptr<void> register_memory(std::span<std::byte> range);
+  // Whether the member shares this memory.
+  bool is_near(int rank) const;
+  // Where memory from these two, all of it, is for other members of the host; nothing for other
+  // memory. It is there as long as its owner keeps it.
+  std::optional<uint64_t> place_of(std::span<const std::byte> memory);
+  // Memory that a near member has at that place, to read and write. Null where there are no
+  // addresses for it. Its owner must not let go of it meanwhile.
+  std::shared_ptr<std::byte> map(uint64_t place, size_t bytes);
 
  private:
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_local);

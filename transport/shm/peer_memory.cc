@@ -34,6 +34,19 @@ std::shared_ptr<const Mapping> PeerMemory::map(const Extent& segment) {
   return mapping;
 }
 
+std::shared_ptr<std::byte> PeerMemory::map_to_write(const Extent& part) const {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t before = part.offset % page;
+  const size_t bytes = before + part.bytes;
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                            file_->get(), static_cast<off_t>(part.offset - before));
+  if (base == MAP_FAILED) return nullptr;
+  ::madvise(base, bytes, MADV_DONTDUMP);
+  const std::shared_ptr<std::byte> pages(static_cast<std::byte*>(base),
+                                         [bytes](std::byte* data) { ::munmap(data, bytes); });
+  return {pages, pages.get() + before};
+}
+
 int PeerMemory::read(uint64_t offset, std::span<std::byte> destination) const {
   for (size_t done = 0; done < destination.size();) {
     const ssize_t got = ::pread(file_->get(), destination.data() + done, destination.size() - done,

@@ -38,6 +38,9 @@ class PeerMemory {
 
   // Null where the address space has no room for it: then read() does it.
   std::shared_ptr<const Mapping> map(const Extent& segment);
+  // Part of a heap, also to write, as long as the result lives: the owner must not take it back
+  // meanwhile. Null where the address space has no room for it.
+  std::shared_ptr<std::byte> map_to_write(const Extent& part) const;
   // A copy. 0, or why there is none (errno).
   int read(uint64_t offset, std::span<std::byte> destination) const;
 

@@ -50,7 +50,8 @@ std::vector<EncodedCall::Run> EncodedCall::runs_of(uint64_t count, const Blocks&
     element += tutti::elements_of(format, length);
   };
   if (!blocks.empty()) {
-    for (size_t r = 0; r < blocks.counts.size(); ++r) add(blocks.displacements[r], blocks.counts[r]);
+    for (size_t r = 0; r < blocks.counts.size(); ++r)
+      add(blocks.displacements[r], blocks.counts[r]);
   } else {
     const uint64_t each = count / static_cast<uint64_t>(even_blocks);
     for (int r = 0; r < even_blocks; ++r) add(static_cast<uint64_t>(r) * each, each);
@@ -59,8 +60,7 @@ std::vector<EncodedCall::Run> EncodedCall::runs_of(uint64_t count, const Blocks&
 }
 
 uint64_t EncodedCall::elements_of(const std::vector<Run>& runs, WireFormat format) {
-  return runs.empty() ? 0
-                      : runs.back().element + tutti::elements_of(format, runs.back().count);
+  return runs.empty() ? 0 : runs.back().element + tutti::elements_of(format, runs.back().count);
 }
 
 EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, int size)

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,21 +25,44 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using testing::run_ranks_catching;
 
-template <typename T>
-std::span<std::byte> bytes_of(std::vector<T>& values) {
-  return std::as_writable_bytes(std::span(values));
-}
-
+// How calls reach another rank: what is in memory that ranks share, or messages over a transport.
 class Windows : public ::testing::TestWithParam<std::string> {
  protected:
-  Windows() { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  Windows() {
+    if (!in_place()) settings().set("TUTTI_TRANSPORT", GetParam());
+  }
   ~Windows() override {
     settings().set("TUTTI_TRANSPORT", "auto");
     settings().set("TUTTI_PROGRESS_THREAD", "0");
   }
+  void SetUp() override {
+    try {
+      run_ranks(2, [](const Job& job) { Communicator::init(job); });
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  static bool in_place() { return GetParam() == "in_place"; }
+
+  // A rank's part: memory that the ranks of the host share, or plain memory.
+  template <typename T>
+  class Values : public std::span<T> {
+   public:
+    Values(Communicator& world, size_t count, T value = T()) : plain_(in_place() ? 0 : count) {
+      if (in_place()) shared_ = world.allocate<T>(count);
+      static_cast<std::span<T>&>(*this) = {in_place() ? shared_.get() : plain_.data(), count};
+      std::ranges::fill(*this, value);
+    }
+    std::span<std::byte> bytes() const { return std::as_writable_bytes(std::span<T>(*this)); }
+    std::vector<T> all() const { return {this->begin(), this->end()}; }
+
+   private:
+    std::vector<T> plain_;
+    Memory<T> shared_;
+  };
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, Windows, ::testing::Values("auto", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Ways, Windows, ::testing::Values("in_place", "shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
 // Sizes in one message, at its limit and above, odd ones among them.
@@ -46,10 +71,11 @@ TEST_P(Windows, HaveWhatWasPut) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
       constexpr uint64_t kEach = 100'000;
-      std::vector<uint8_t> memory(kEach * static_cast<uint64_t>(ranks));
-      Window window(world, bytes_of(memory));
+      Values<uint8_t> memory(world, kEach * static_cast<uint64_t>(ranks));
+      Window window(world, memory.bytes());
       EXPECT_EQ(window.rank(), job.rank);
       EXPECT_EQ(window.bytes_of(ranks - 1), memory.size());
+      EXPECT_EQ(window.is_shared((job.rank + 1) % ranks), in_place() || ranks == 1);
       const std::vector<uint64_t> sizes = {0, 1, 7, Window::kSegment, Window::kSegment + 1, kEach};
       for (size_t round = 0; round < sizes.size(); ++round) {
         const uint64_t size = sizes[round];
@@ -86,9 +112,9 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
         // Bytes 0 and 1 are numbers of every type that all operators combine exactly; so the order
         // does not matter.
         constexpr uint64_t kCount = 50;
-        std::vector<std::byte> memory(kCount * size_of(dtype));
+        Values<std::byte> memory(world, kCount * size_of(dtype));
         const std::vector<std::byte> own(memory.size());
-        Window window(world, memory);
+        Window window(world, memory.bytes());
         const ConstBuffer from{own.data(), kCount, dtype};
         if (!is_possible) {
           EXPECT_THROW(window.accumulate(from, 0, 0, op), Error);
@@ -96,7 +122,7 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
           window.accumulate(from, (job.rank + 1) % kRanks, 0, op);
         }
         window.fence();
-        EXPECT_EQ(memory, own);
+        EXPECT_EQ(memory.all(), own);
         window.free();
       });
     }
@@ -107,8 +133,8 @@ TEST_P(Windows, SumsArePreciselyThose) {
   constexpr int kRanks = 4;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::vector<float> memory(30'000, 1.0f);
-    Window window(world, bytes_of(memory));
+    Values<float> memory(world, 30'000, 1.0f);
+    Window window(world, memory.bytes());
     std::vector<float> own(memory.size() - 1);
     std::iota(own.begin(), own.end(), static_cast<float>(job.rank));
     constexpr int kTimes = 3;
@@ -132,8 +158,8 @@ TEST_P(Windows, SwapsAreALock) {
   constexpr int kTimes = 25;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::vector<uint64_t> memory(2);
-    Window window(world, bytes_of(memory));
+    Values<uint64_t> memory(world, 2);
+    Window window(world, memory.bytes());
     for (int time = 0; time < kTimes; ++time) {
       while (window.compare_and_swap(DType::u64, 0, 1 + static_cast<uint64_t>(job.rank), 0, 0) !=
              0) {
@@ -160,8 +186,8 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
   constexpr int kRanks = 3;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::vector<uint32_t> memory(20'000);
-    Window window(world, bytes_of(memory));
+    Values<uint32_t> memory(world, 20'000);
+    Window window(world, memory.bytes());
     const int to = (job.rank + 1) % kRanks;
     for (uint32_t round = 1; round <= 40; ++round) {
       const std::vector<uint32_t> own(round % 2 == 0 ? memory.size() : 3, round);
@@ -178,39 +204,51 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
   });
 }
 
-// Random calls of all ranks on all windows; a referee knows what must come of them, since sums
-// commute and each rank puts into places of its own.
-TEST_P(Windows, KeepUpWithAReferee) {
-  constexpr int kCalls = 400;
-  for (const int ranks : {2, 3, 8}) {
-    constexpr uint64_t kSums = 64;
-    constexpr uint64_t kOwn = 16;
-    const uint64_t words = kSums + kOwn * static_cast<uint64_t>(ranks);
-    // Draws the calls of rank `from`. The rank and the referee draw the same ones.
-    const auto play = [&](int from, const auto& add, const auto& put) {
-      std::mt19937 random(static_cast<unsigned>(from) + 17);
-      for (int call = 0; call < kCalls; ++call) {
-        const auto to = static_cast<int>(random() % static_cast<unsigned>(ranks));
-        const uint64_t value = random() % 1000;
-        if (random() % 2 == 0) {
-          add(to, random() % kSums, value);
-        } else {
-          put(to, kSums + kOwn * static_cast<uint64_t>(from) + random() % kOwn, value);
-        }
+// One rank's random calls: the rank and the referee draw the same ones.
+struct Player {
+  static constexpr uint64_t kSums = 64;
+  static constexpr uint64_t kOwn = 16;
+  int ranks;
+  int calls;
+
+  uint64_t words() const { return kSums + kOwn * static_cast<uint64_t>(ranks); }
+  // add(to, at, value) to sums, put(to, at, value) in places of the rank's own.
+  template <typename Add, typename Put>
+  void play(int from, const Add& add, const Put& put) const {
+    std::mt19937 random(static_cast<unsigned>(from) + 17);
+    for (int call = 0; call < calls; ++call) {
+      const auto to = static_cast<int>(random() % static_cast<unsigned>(ranks));
+      const uint64_t value = random() % 1000;
+      if (random() % 2 == 0) {
+        add(to, random() % kSums, value);
+      } else {
+        put(to, kSums + kOwn * static_cast<uint64_t>(from) + random() % kOwn, value);
       }
-    };
-    std::vector<std::vector<uint64_t>> wanted(static_cast<size_t>(ranks),
-                                              std::vector<uint64_t>(words));
+    }
+  }
+  std::vector<std::vector<uint64_t>> wanted() const {
+    std::vector<std::vector<uint64_t>> all(static_cast<size_t>(ranks),
+                                           std::vector<uint64_t>(words()));
     for (int from = 0; from < ranks; ++from) {
       play(
-          from, [&](int to, uint64_t at, uint64_t v) { wanted[static_cast<size_t>(to)][at] += v; },
-          [&](int to, uint64_t at, uint64_t v) { wanted[static_cast<size_t>(to)][at] = v; });
+          from, [&](int to, uint64_t at, uint64_t v) { all[static_cast<size_t>(to)][at] += v; },
+          [&](int to, uint64_t at, uint64_t v) { all[static_cast<size_t>(to)][at] = v; });
     }
+    return all;
+  }
+};
+
+// 10 000 random calls of all ranks on all windows; a referee knows what must come of them, since
+// sums commute and each rank puts into places of its own.
+TEST_P(Windows, KeepUpWithAReferee) {
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    const Player player{ranks, 10'000 / ranks};
+    const std::vector<std::vector<uint64_t>> wanted = player.wanted();
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
-      std::vector<uint64_t> memory(words);
-      Window window(world, bytes_of(memory));
-      play(
+      Values<uint64_t> memory(world, player.words());
+      Window window(world, memory.bytes());
+      player.play(
           job.rank,
           [&](int to, uint64_t at, uint64_t value) {
             window.accumulate({&value, 1, DType::u64}, to, 8 * at, ReduceOp::sum);
@@ -219,7 +257,46 @@ TEST_P(Windows, KeepUpWithAReferee) {
             window.put({&value, 1, DType::u64}, to, 8 * at);
           });
       window.fence();
-      EXPECT_EQ(memory, wanted[static_cast<size_t>(job.rank)]);
+      EXPECT_EQ(memory.all(), wanted[static_cast<size_t>(job.rank)]);
+      window.free();
+    });
+  }
+}
+
+// The same where some ranks go half-way: the others' calls to them fail by their name, and nothing
+// else does. What they have flushed counts.
+TEST_P(Windows, GoOnWithoutTheDead) {
+  for (const int ranks : {2, 3, 5, 8}) {
+    const Player player{ranks, 4'000 / ranks};
+    const std::vector<std::vector<uint64_t>> wanted = player.wanted();
+    const auto dies = [](int rank) { return rank % 3 == 1; };
+    run_ranks(ranks, [&](const Job& job) {
+      Communicator world = Communicator::init(job);
+      Values<uint64_t> memory(world, player.words());
+      Window window(world, memory.bytes(), Members::may_die);
+      const auto tried = [&](int to, const auto& call) {
+        try {
+          call();
+        } catch (const Error& error) {
+          EXPECT_TRUE(dies(to)) << error.what();
+          EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(to)));
+        }
+      };
+      player.play(
+          job.rank,
+          [&](int to, uint64_t at, uint64_t value) {
+            tried(to, [&] {
+              window.accumulate({&value, 1, DType::u64}, to, 8 * at, ReduceOp::sum);
+            });
+          },
+          [&](int to, uint64_t at, uint64_t value) {
+            tried(to, [&] { window.put({&value, 1, DType::u64}, to, 8 * at); });
+          });
+      window.flush_all();
+      if (dies(job.rank)) return;
+      window.fence();
+      EXPECT_EQ(memory.all(), wanted[static_cast<size_t>(job.rank)]);
+      window.fence();
       window.free();
     });
   }
@@ -231,8 +308,8 @@ TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
   std::atomic<bool> has_read = false;
   run_ranks(2, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::vector<uint32_t> memory(4, 40 + static_cast<uint32_t>(job.rank));
-    Window window(world, bytes_of(memory));
+    Values<uint32_t> memory(world, 4, 40 + static_cast<uint32_t>(job.rank));
+    Window window(world, memory.bytes());
     if (job.rank == 0) {
       volatile double computed = 1;
       while (!has_read) computed = computed * 1.0000001;
@@ -249,8 +326,8 @@ TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
 TEST_P(Windows, RefuseWhatIsOutside) {
   run_ranks(2, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::vector<std::byte> memory(job.rank == 0 ? 100 : 0);
-    Window window(world, memory);
+    Values<std::byte> memory(world, job.rank == 0 ? 100 : 0);
+    Window window(world, memory.bytes());
     std::vector<std::byte> own(101);
     const auto refused = [&](uint64_t bytes, int rank, uint64_t offset) {
       EXPECT_THROW(window.put({own.data(), bytes, DType::u8}, rank, offset), Error);
@@ -275,8 +352,8 @@ TEST_P(Windows, RefuseWhatIsOutside) {
 TEST_P(Windows, NameARankThatIsGone) {
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::vector<uint32_t> memory(4);
-    Window window(world, bytes_of(memory));
+    Values<uint32_t> memory(world, 4);
+    Window window(world, memory.bytes());
     if (job.rank == 2) return;
     while (true) window.flush(2);  // some may be served before it has left
   });

@@ -1,0 +1,271 @@
+#include "collectives/one_sided/channel.h"
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tutti::one_sided {
+
+namespace {
+
+Buffer as_buffer(void* data, uint64_t bytes) { return {data, bytes, DType::u8}; }
+ConstBuffer as_const_buffer(const void* data, uint64_t bytes) { return {data, bytes, DType::u8}; }
+
+constexpr uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// Frees the memory of a message once it is sent, or has failed.
+void keep_until_sent(Work work, std::shared_ptr<const std::vector<std::byte>> memory) {
+  work.on_end([memory = std::move(memory)](const Error*) {});
+}
+
+}  // namespace
+
+Channel::Channel(Communicator requests, Communicator replies, int source,
+                 std::shared_ptr<OwnPart> part)
+    : part_(std::move(part)),
+      source_(source),
+      request_(kMessage),
+      added_(static_cast<size_t>(requests.size())),
+      requests_(std::move(requests)),
+      replies_(std::move(replies)),
+      abort_(&internal::abort_of(requests_)) {}
+
+// --- This rank's own requests ---
+
+void Channel::append(Bytes& message, const Header& header, const void* payload, uint64_t bytes) {
+  const auto* const head = reinterpret_cast<const std::byte*>(&header);
+  message.insert(message.end(), head, head + sizeof(Header));
+  if (bytes == 0) return;
+  const auto* const data = static_cast<const std::byte*>(payload);
+  message.insert(message.end(), data, data + bytes);
+  message.resize(padded(message.size()));
+}
+
+// Under added_mutex_, so that messages leave in the order of their requests.
+Work Channel::dispatch(int rank) {
+  Bytes& added = added_[static_cast<size_t>(rank)];
+  if (added.empty()) return {};
+  auto message = std::make_shared<Bytes>(std::exchange(added, {}));
+  Work work = requests_.send_async(as_const_buffer(message->data(), message->size()), rank,
+                                   {.tag = kRequestTag});
+  keep_until_sent(work, std::move(message));
+  return work;
+}
+
+void Channel::add(int rank, const Header& header, const void* payload, uint64_t bytes) {
+  Work full;
+  {
+    const std::scoped_lock lock(added_mutex_);
+    Bytes& added = added_[static_cast<size_t>(rank)];
+    if (added.size() + sizeof(Header) + padded(bytes) > kMessage) full = dispatch(rank);
+    append(added, header, payload, bytes);
+  }
+  hold_back(std::move(full));
+}
+
+void Channel::send(int rank, const Header& header) {
+  add(rank, header, nullptr, 0);
+  Work work;
+  {
+    const std::scoped_lock lock(added_mutex_);
+    work = dispatch(rank);
+  }
+  hold_back(std::move(work));
+}
+
+void Channel::send_added() {
+  for (size_t rank = 0; rank < added_.size(); ++rank) {
+    Work work;
+    {
+      const std::scoped_lock lock(added_mutex_);
+      work = dispatch(static_cast<int>(rank));
+    }
+    hold_back(std::move(work));
+  }
+}
+
+void Channel::send_data(int rank, const Header& header, const void* data) {
+  const std::scoped_lock lock(data_mutex_);  // the next data message is this request's
+  send(rank, header);
+  requests_.send(as_const_buffer(data, header.bytes), rank, {.tag = kDataTag});
+}
+
+void Channel::ask(int rank, Header header, void* answer, uint64_t bytes) {
+  header.reply_tag = next_tag();
+  Work work = replies_.recv_async(as_buffer(answer, bytes), rank, {.tag = header.reply_tag});
+  send(rank, header);
+  work.wait();
+}
+
+// Bounds the messages in flight: waits for the one that many before.
+void Channel::hold_back(Work work) {
+  constexpr size_t kMostInFlight = 64;
+  Work oldest;
+  {
+    const std::scoped_lock lock(sent_mutex_);
+    sent_.push_back(std::move(work));
+    if (sent_.size() <= kMostInFlight) return;
+    oldest = std::move(sent_.front());
+    sent_.pop_front();
+  }
+  oldest.wait();
+}
+
+void Channel::wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most) {
+  if (!handle) handle = current();
+  if (handle->wait_for(at_most)) handle.reset();
+}
+
+void Channel::check() const {
+  if (const std::optional<Error> error = requests_.failure()) throw Error(*error);
+}
+
+// --- Service ---
+
+void Channel::serve() {
+  const std::scoped_lock lock(service_mutex_);
+  receive_message();
+}
+
+void Channel::stop() {
+  const std::scoped_lock lock(service_mutex_);
+  stopped_ = true;
+}
+
+void Channel::end(const std::string& why) {
+  requests_.abort(why);
+  replies_.abort(why);
+}
+
+Work Channel::current() {
+  const std::scoped_lock lock(service_mutex_);
+  if (failure_) throw Error(*failure_);
+  return current_;
+}
+
+// Makes `work` the service's one call in flight, and `then` what follows it. Under service_mutex_.
+void Channel::follow(Work work, Step then) {
+  current_ = work;
+  work.on_end([weak = weak_from_this(), then](const Error* error) {
+    if (const std::shared_ptr<Channel> channel = weak.lock()) channel->go_on(error, then);
+  });
+}
+
+// A call that is over already comes here from within follow(): then the loop below takes its step,
+// so that steps do not nest.
+void Channel::go_on(const Error* error, Step then) {
+  const std::scoped_lock lock(service_mutex_);
+  if (stopped_) return;
+  if (error != nullptr) {
+    failure_ = *error;
+    return;
+  }
+  next_ = then;
+  if (is_serving_) return;
+  is_serving_ = true;
+  try {
+    while (next_ != nullptr) (this->*std::exchange(next_, nullptr))();
+  } catch (const Error& failed) {
+    fail(failed);
+  }
+  is_serving_ = false;
+}
+
+// Others wait for answers of this rank: they are told.
+void Channel::fail(const Error& error) {
+  failure_ = error;
+  end(error.what());
+}
+
+void Channel::receive_message() {
+  follow(requests_.recv_async(
+             as_buffer(request_.data(), request_.size()), source_,
+             {.timeout = std::chrono::nanoseconds{0}, .tag = kRequestTag, .may_be_shorter = true}),
+         &Channel::on_message);
+}
+
+// The sender has checked it: what does not fit was not sent by a window.
+void Channel::check_range(const Header& header) const {
+  const uint64_t all = part_->memory().size();
+  if (header.offset <= all && header.bytes <= all - header.offset) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("a request for ", header.bytes, " bytes at offset ", header.offset,
+                  " of a window's part of ", all),
+              {.where = "one-sided call", .cause = "the ranks have different programs"});
+}
+
+void Channel::on_message() {
+  const MessageInfo info = current_.received();
+  request_source_ = info.source;
+  request_at_ = 0;
+  request_end_ = info.count;
+  serve_message();
+}
+
+// The next requests of the message, then the next message.
+void Channel::serve_message() {
+  while (request_at_ < request_end_) {
+    Header header;
+    std::memcpy(&header, request_.data() + request_at_, sizeof(header));
+    const std::byte* const payload = request_.data() + request_at_ + sizeof(header);
+    const bool has_range = header.kind < Kind::signal;
+    if (has_range) check_range(header);
+    const bool carries = header.kind == Kind::put || header.kind == Kind::accumulate;
+    request_at_ += sizeof(header) + (carries ? padded(header.bytes) : 0);
+    if (header.kind == Kind::put_data) {
+      return follow(requests_.recv_async(
+                        as_buffer(part_->memory().data() + header.offset, header.bytes),
+                        request_source_, {.tag = kDataTag}),
+                    &Channel::serve_message);
+    }
+    serve_request(header, payload);
+  }
+  receive_message();
+}
+
+void Channel::serve_request(const Header& header, const std::byte* payload) {
+  switch (header.kind) {
+    case Kind::put:
+      return part_->write(header.offset, payload, header.bytes);
+    case Kind::get:
+      return answer_with_memory(request_source_, header);
+    case Kind::accumulate:
+      return part_->combine(header.offset, payload, header.bytes, header.dtype, header.op);
+    case Kind::swap: {
+      const uint64_t found =
+          part_->swap(header.offset, header.bytes, header.expected, header.desired);
+      return answer(request_source_, header.reply_tag, &found, sizeof(found));
+    }
+    case Kind::signal:
+      return part_->add_signal(header.offset, header.bytes);
+    case Kind::flush:
+      return answer(request_source_, header.reply_tag, nullptr, 0);
+    case Kind::arrive:
+      arrivals_.fetch_add(1, std::memory_order_release);
+      return;
+    case Kind::put_data:
+      return;
+  }
+}
+
+void Channel::answer(int to, int tag, const void* data, uint64_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(data);
+  auto message = std::make_shared<Bytes>(from, from + bytes);
+  Work work =
+      replies_.send_async(as_const_buffer(message->data(), message->size()), to, {.tag = tag});
+  keep_until_sent(std::move(work), std::move(message));
+}
+
+void Channel::answer_with_memory(int to, const Header& header) {
+  if (header.bytes <= kSegment) {
+    Bytes copy(header.bytes);
+    part_->read(header.offset, copy.data(), header.bytes);
+    return answer(to, header.reply_tag, copy.data(), copy.size());
+  }
+  replies_.send_async(as_const_buffer(part_->memory().data() + header.offset, header.bytes), to,
+                      {.tag = header.reply_tag});
+}
+
+}  // namespace tutti::one_sided

@@ -1,0 +1,54 @@
+// This rank's part of a window, to whoever serves requests: what they do to it, one after the other
+// where they must.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+#include "collectives/one_sided/shared_part.h"
+
+namespace tutti::one_sided {
+
+// dst = dst op from; the caller has the lock.
+void combine(std::byte* dst, const void* from, uint64_t bytes, DType dtype, ReduceOp op);
+// Writes `desired` where there is `expected`; returns what was there. The caller has the lock.
+uint64_t swap(std::byte* at, uint64_t bytes, uint64_t expected, uint64_t desired);
+
+// Any thread.
+class OwnPart {
+ public:
+  // `shared`: how others of the host have it; may be none. `check`: SharedPart::lock().
+  OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<void()> check);
+
+  std::span<std::byte> memory() const { return memory_; }
+  const SharedPart& shared() const { return shared_; }
+
+  void write(uint64_t offset, const void* from, uint64_t bytes);
+  void read(uint64_t offset, void* into, uint64_t bytes) const;
+  void combine(uint64_t offset, const void* from, uint64_t bytes, DType dtype, ReduceOp op);
+  uint64_t swap(uint64_t offset, uint64_t bytes, uint64_t expected, uint64_t desired);
+  void add_signal(uint64_t slot, uint64_t count);
+  bool take_signal(uint64_t slot, uint64_t count);
+  // While a thread waits for a signal in its sleep, those who signal wake it.
+  void begin_sleep();
+  void end_sleep();
+
+ private:
+  // Of the memory, against all who combine; of this process, and of the host.
+  class Locked;
+  std::array<std::atomic<uint64_t>, kSignals>& signals();
+
+  const std::span<std::byte> memory_;
+  const SharedPart shared_;
+  const std::function<void()> check_;
+  std::array<std::atomic<uint64_t>, kSignals> own_signals_ = {};  // where none are shared
+  mutable std::mutex mutex_;
+};
+
+}  // namespace tutti::one_sided

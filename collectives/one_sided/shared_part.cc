@@ -1,0 +1,79 @@
+#include "collectives/one_sided/shared_part.h"
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/growing_pause.h"
+#include "base/relax.h"
+#include "transport/paths/paths.h"
+
+namespace tutti::one_sided {
+
+SharedPart::SharedPart(Paths& paths, const PartPlace& place, int ranks, int own, bool light_fences)
+    : first_(std::make_shared<std::atomic<const void*>>(nullptr)),
+      own_(own),
+      light_fences_(light_fences) {
+  data_ = paths.map(place.data, place.bytes);
+  const std::shared_ptr<std::byte> control = paths.map(place.control, PartControl::bytes(ranks));
+  if (data_ == nullptr || control == nullptr) return;
+  reinterpret_cast<PartControl*>(control.get())->users.fetch_add(1);
+  control_ = {reinterpret_cast<PartControl*>(control.get()), [control](PartControl* mapped) {
+                mapped->users.fetch_sub(1);  // the last access
+              }};
+  entry_ = &control_->entry(own);
+}
+
+SharedPart::SharedPart(std::span<std::byte> data, const std::shared_ptr<void>& control, int own,
+                       bool light_fences)
+    : data_(std::shared_ptr<void>(), data.data()),
+      control_(control, static_cast<PartControl*>(control.get())),
+      first_(std::make_shared<std::atomic<const void*>>(nullptr)),
+      own_(own),
+      light_fences_(light_fences) {
+  entry_ = &control_->entry(own);
+}
+
+void SharedPart::wait_for_lock(const std::function<void()>& check) const {
+  constexpr int kSpins = 200;
+  for (int tries = 1;; ++tries) {
+    if (control_->lock.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+    if (tries % kSpins != 0) {
+      relax();
+      continue;
+    }
+    check();
+    std::this_thread::yield();
+  }
+}
+
+void SharedPart::free_when_unused(const SharedPart& part, const std::shared_ptr<void>& memory) {
+  struct Left {
+    std::mutex mutex;
+    std::vector<std::pair<SharedPart, std::shared_ptr<void>>> parts;
+  };
+  static Left left;
+  const std::scoped_lock lock(left.mutex);
+  left.parts.emplace_back(part, memory);
+  std::erase_if(left.parts, [](const auto& one) { return one.first.control().users.load() == 0; });
+}
+
+bool SharedPart::close(int ranks, const std::function<bool()>& is_over) const {
+  control_->closed.store(1, std::memory_order_seq_cst);
+  heavy_fence();
+  constexpr std::chrono::milliseconds kLongestPause(1);
+  GrowingPause pause(kLongestPause);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const PartControl::Entry& entry = control_->entry(rank);
+    while (entry.of_first.load(std::memory_order_acquire) != 0 ||
+           entry.of_others.load(std::memory_order_acquire) != 0) {
+      if (is_over()) return false;
+      pause.sleep();
+    }
+  }
+  return true;
+}
+
+}  // namespace tutti::one_sided

@@ -142,27 +142,51 @@ void decode_int8(ConstBytes bytes, std::span<float> values) {
   }
 }
 
+constexpr uint32_t kPaddingBits = 0x7fc0b10cU;
+
+size_t without_padding(Values values) {
+  size_t count = values.size();
+  while (count > 0 && std::bit_cast<uint32_t>(values[count - 1]) == kPaddingBits) --count;
+  return count;
+}
+
 void encode_sign(Values values, Bytes bytes) {
+  const size_t count = without_padding(values);
+  const bool is_padded = count < values.size();
   double sum = 0;
-  for (const float value : values) sum += std::abs(static_cast<double>(value));
-  const auto scale = static_cast<float>(sum / static_cast<double>(values.size()));
+  for (const float value : values.first(count)) sum += std::abs(static_cast<double>(value));
+  const float mean =
+      count == 0 ? 0 : std::abs(static_cast<float>(sum / static_cast<double>(count)));
+  const float scale = is_padded ? -mean : mean;
   std::memcpy(bytes.data(), &scale, sizeof(scale));
+  std::byte* const signs = bytes.data() + sizeof(scale);
   // Without branches: signs are as good as random.
   for (size_t first = 0; first < values.size(); first += 8) {
-    const size_t count = std::min<size_t>(8, values.size() - first);
-    unsigned signs = 0;
-    for (size_t i = 0; i < count; ++i) signs |= static_cast<unsigned>(values[first + i] < 0) << i;
-    bytes[sizeof(scale) + first / 8] = static_cast<std::byte>(signs);
+    const size_t there = std::min<size_t>(8, values.size() - first);
+    unsigned eight = 0;
+    for (size_t i = 0; i < there; ++i) eight |= static_cast<unsigned>(values[first + i] < 0) << i;
+    signs[first / 8] = static_cast<std::byte>(eight);
   }
+  if (is_padded) signs[count / 8] |= static_cast<std::byte>(1U << (count % 8));
 }
 
 void decode_sign(ConstBytes bytes, std::span<float> values) {
   uint32_t scale = 0;
   std::memcpy(&scale, bytes.data(), sizeof(scale));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto signs = std::to_integer<uint32_t>(bytes[sizeof(scale) + i / 8]);
-    values[i] = std::bit_cast<float>(scale | (signs >> (i % 8) & 1U) << 31);
+  const std::byte* const signs = bytes.data() + sizeof(scale);
+  const auto bit = [signs](size_t i) {
+    return std::to_integer<uint32_t>(signs[i / 8]) >> (i % 8) & 1U;
+  };
+  constexpr uint32_t kSign = 1U << 31;
+  size_t count = values.size();
+  if ((scale & kSign) != 0) {
+    while (count > 0 && bit(count - 1) == 0) --count;
+    if (count > 0) --count;  // the 1 behind the last sign
   }
+  for (size_t i = 0; i < count; ++i)
+    values[i] = std::bit_cast<float>((scale & ~kSign) | bit(i) << 31);
+  std::fill(values.begin() + static_cast<ptrdiff_t>(count), values.end(),
+            std::bit_cast<float>(kPaddingBits));
 }
 
 struct Format {
@@ -205,6 +229,10 @@ std::optional<BlockFormat> block_format_named(std::string_view name) {
   const auto found = std::ranges::find(kFormats, name, &Format::name);
   if (found == kFormats.end()) return std::nullopt;
   return static_cast<BlockFormat>(found - kFormats.begin());
+}
+
+float padding(BlockFormat format) {
+  return format == BlockFormat::sign ? std::bit_cast<float>(kPaddingBits) : 0.0f;
 }
 
 size_t block_of(BlockFormat format) { return values_of(element_of(format)); }

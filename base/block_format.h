@@ -14,6 +14,10 @@
 // int8: scale = max |x| / 127; x / scale is rounded to nearest, ties to even. NaN or infinity in a
 // block makes the block NaN. sign: scale = mean of |x|; a value is +scale or -scale (0 is +), as in
 // Karimireddy et al.: Error feedback fixes SignSGD (2019).
+//
+// Where every block has its whole length (as element_of() has them), what is missing is padding():
+// it changes nothing in the values, and is padding again when it is decoded and combined. A block
+// of signs with padding has a negative scale, and a 1 behind its last sign.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +43,9 @@ constexpr BlockFormat block_format_of(DType element) {
 std::string_view name(BlockFormat format);
 // nullopt if there is no such format.
 std::optional<BlockFormat> block_format_named(std::string_view name);
+
+// 0, but for signs a NaN of its own, since zeros would count in the mean.
+float padding(BlockFormat format);
 
 // Values of a block.
 size_t block_of(BlockFormat format);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/block_format.h"
 #include "base/reduce.h"
 #include "collectives/program/arithmetic.h"
 #include "collectives/program/chunk_map.h"
@@ -24,10 +25,11 @@ void travel(WireFormat wire, Values& values) {
   widen(values.data(), elements.data(), values.size() / values_of(element), element);
 }
 
-// Values of rank `rank`'s input, from value `first` on, filled up with zeros to `room`.
-Values input_values(Data data, ReduceOp op, int ranks, int rank, uint64_t first, uint64_t count,
-                    uint64_t room) {
-  Values values(room, 0.0f);
+// Values of rank `rank`'s input, from value `first` on, filled up to `room`.
+Values input_values(WireFormat wire, Data data, ReduceOp op, int ranks, int rank, uint64_t first,
+                    uint64_t count, uint64_t room) {
+  const DType element = element_of(wire);
+  Values values(room, is_block(element) ? padding(block_format_of(element)) : 0.0f);
   fill_part(data, DType::f32, op, ranks, {.rank = rank, .first = first, .count = count},
             values.data());
   return values;
@@ -88,7 +90,7 @@ class Reference {
  private:
   Values leaf(int rank, uint64_t element, uint64_t count) const {
     const Place place = place_of(wire_, layout_.input_counts(rank), element, count);
-    Values values = input_values(data_, op_, layout_.ranks, rank, place.first, place.count,
+    Values values = input_values(wire_, data_, op_, layout_.ranks, rank, place.first, place.count,
                                  count * values_of(element_of(wire_)));
     travel(wire_, values);
     if (op_ != ReduceOp::premul_sum) return values;
@@ -191,7 +193,8 @@ std::vector<float> wire_reference(WireFormat wire, Data data, ReduceOp op, const
   uint64_t done = 0;
   for (const Part& part : output_parts(layout, rank)) {
     const uint64_t room = elements_of(wire, part.count) * values_of(element_of(wire));
-    Values values = input_values(data, op, layout.ranks, part.rank, part.first, part.count, room);
+    Values values =
+        input_values(wire, data, op, layout.ranks, part.rank, part.first, part.count, room);
     travel(wire, values);
     std::copy_n(values.begin(), part.count, output.begin() + static_cast<ptrdiff_t>(done));
     done += part.count;

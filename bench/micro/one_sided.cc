@@ -83,8 +83,8 @@ void time_while_computing(tutti::Communicator& world, bool shared) {
   constexpr size_t kBytes = 4096;
   constexpr std::chrono::seconds kLong{1};
   std::vector<std::byte> plain(shared ? 0 : kBytes);
-  tutti::Window window = shared ? tutti::Window::allocate(world, kBytes)
-                                : tutti::Window(world, plain);
+  tutti::Window window =
+      shared ? tutti::Window::allocate(world, kBytes) : tutti::Window(world, plain);
   window.fence();
   if (world.rank() == 1) {
     const double undisturbed = computed_in(kLong);

@@ -1,5 +1,5 @@
-// The same one-sided calls for Tutti and for MPI: rank 0 makes each call, and a flush after it, with
-// rank 1's memory.
+// The same one-sided calls for Tutti and for MPI: rank 0 makes each call, and a flush after it,
+// with rank 1's memory.
 #pragma once
 
 #include <algorithm>

@@ -34,6 +34,12 @@ static_assert(same(TUTTI_SUM, ReduceOp::sum) && same(TUTTI_PROD, ReduceOp::prod)
               same(TUTTI_BOR, ReduceOp::bor) && same(TUTTI_BXOR, ReduceOp::bxor) &&
               same(TUTTI_MINLOC, ReduceOp::minloc) && same(TUTTI_MAXLOC, ReduceOp::maxloc) &&
               same(TUTTI_PREMUL_SUM, ReduceOp::premul_sum) && same(TUTTI_USER, ReduceOp::user));
+static_assert(same(TUTTI_WIRE_PLAIN, WireFormat::plain) &&
+              same(TUTTI_WIRE_BF16, WireFormat::bf16) && same(TUTTI_WIRE_F16, WireFormat::f16) &&
+              same(TUTTI_WIRE_F8E4M3, WireFormat::f8e4m3) &&
+              same(TUTTI_WIRE_F8E5M2, WireFormat::f8e5m2) &&
+              same(TUTTI_WIRE_MX8, WireFormat::mx8) && same(TUTTI_WIRE_MX4, WireFormat::mx4) &&
+              same(TUTTI_WIRE_INT8, WireFormat::int8) && same(TUTTI_WIRE_SIGN, WireFormat::sign));
 static_assert(same(TUTTI_HOST, MemorySpace::host) && same(TUTTI_DEVICE, MemorySpace::device));
 static_assert(TUTTI_ANY_SOURCE == kAnySource && TUTTI_ANY_TAG == kAnyTag &&
               TUTTI_LARGEST_TAG == kLargestTag);
@@ -79,6 +85,10 @@ OptionsOfCall::OptionsOfCall(const tutti_call_options_t* given) {
   options_.deterministic = known.deterministic != 0;
   options_.tag = known.tag;
   options_.may_be_shorter = known.may_be_shorter != 0;
+  if (known.wire < 0 || known.wire >= static_cast<int64_t>(kAllWireFormats.size())) {
+    invalid(cat("wire ", known.wire, " is no tutti_wire_t"));
+  }
+  options_.wire = static_cast<WireFormat>(known.wire);
   options_.queue = known.queue > INT32_MAX ? INT32_MAX : static_cast<int>(known.queue);
 }
 

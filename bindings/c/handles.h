@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "bindings/c/tutti.h"
 #include "collectives/communicator.h"
+#include "collectives/one_sided/window.h"
 
 struct tutti_comm {
   tutti::Communicator communicator;
@@ -25,6 +26,10 @@ struct tutti_comm {
   std::map<void*, tutti::Memory<std::byte>> allocations;  // guarded by mutex
   std::map<void*, tutti::Registration> registrations;     // guarded by mutex
   std::map<void*, tutti::Registration> windows;           // likewise
+};
+
+struct tutti_window {
+  tutti::Window window;
 };
 
 struct tutti_joining {

@@ -173,6 +173,19 @@ typedef struct tutti_comm tutti_comm_t;         /* a communicator */
 typedef struct tutti_work tutti_work_t;         /* a call under way */
 typedef struct tutti_prepared tutti_prepared_t; /* a call that is planned */
 
+typedef int32_t tutti_wire_t;
+enum {
+  TUTTI_WIRE_PLAIN = 0, /* as they are: elements of any type */
+  TUTTI_WIRE_BF16 = 1,
+  TUTTI_WIRE_F16 = 2,
+  TUTTI_WIRE_F8E4M3 = 3,
+  TUTTI_WIRE_F8E5M2 = 4,
+  TUTTI_WIRE_MX8 = 5,  /* blocks of 32 E4M3 values with a scale: 33 bytes (OCP MX) */
+  TUTTI_WIRE_MX4 = 6,  /* of 32 E2M1 values: 17 bytes */
+  TUTTI_WIRE_INT8 = 7, /* of 256 integers with an f32 scale: 260 bytes */
+  TUTTI_WIRE_SIGN = 8  /* of 256 signs with an f32 scale: 36 bytes */
+};
+
 /* How one call is made. Wherever it is taken, NULL stands for the defaults. */
 typedef struct tutti_call_options {
   size_t size;           /* sizeof(tutti_call_options_t) */
@@ -187,9 +200,12 @@ typedef struct tutti_call_options {
   tutti_work_t* const* after;
   size_t after_count;
   int64_t queue; /* the queue of the communicator that the call goes into (tutti_open_queues()) */
+  /* How f32 elements travel, alike on all ranks: each is rounded when it is sent, and each sum when
+   * it is sent on. All ranks get what has travelled, and so the same bits. */
+  int64_t wire; /* tutti_wire_t */
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0, NULL, 0, 0 }
+  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, TUTTI_WIRE_PLAIN }
 
 /* Of receives: a message from whichever rank comes first, and with any tag. */
 #define TUTTI_ANY_SOURCE (-1)
@@ -402,6 +418,65 @@ TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes,
  * kernels. All ranks end a window between the same calls, when none is under way. */
 TUTTI_API tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data);
+
+/* ---- one-sided calls: access to other ranks' memory, without a call of theirs ----
+ *
+ * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
+ * window's own, or from tutti_alloc()) is read and written in place; all else goes by messages,
+ * which the owner serves whenever one of its threads is inside a call, and with
+ * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the
+ * order of its calls. tutti_put() and tutti_accumulate() return once their source may be changed;
+ * the owner's memory has all of them after tutti_flush(). tutti_accumulate() and
+ * tutti_compare_and_swap() are atomic against each other, 32 KiB at a time. A rank sees what others
+ * wrote in its own part after tutti_fence(), or after tutti_wait_signal() of a signal that
+ * followed. */
+
+typedef struct tutti_window tutti_window_t;
+typedef struct tutti_window_options {
+  size_t size;             /* sizeof(tutti_window_options_t) */
+  int64_t members_may_die; /* not 0: only calls to a dead rank fail, all others go on */
+} tutti_window_options_t;
+#define TUTTI_WINDOW_OPTIONS_INIT \
+  { sizeof(tutti_window_options_t), 0 }
+
+/* Collective. This rank's part is `memory`, which must last until the window has ended, or with
+ * NULL zeroed memory of the window's own. Parts may differ in size. */
+TUTTI_API tutti_status_t tutti_window_create(tutti_comm_t* comm, void* memory, size_t bytes,
+                                             const tutti_window_options_t* options,
+                                             tutti_window_t** window);
+/* Collective: a fence, and the end of the window. Frees the handle, also where it fails. */
+TUTTI_API tutti_status_t tutti_window_free(tutti_window_t* window);
+/* Ends the window on this rank alone: calls of others to it fail. NULL is allowed. */
+TUTTI_API void tutti_window_destroy(tutti_window_t* window);
+/* Fails all calls on the window, on every rank, with this reason. */
+TUTTI_API tutti_status_t tutti_window_abort(tutti_window_t* window, const char* reason);
+/* This rank's part. */
+TUTTI_API void* tutti_window_memory(const tutti_window_t* window);
+/* Of a rank's part; 0 where there is no such rank. */
+TUTTI_API uint64_t tutti_window_bytes(const tutti_window_t* window, int32_t rank);
+
+TUTTI_API tutti_status_t tutti_put(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
+                                   uint64_t offset);
+/* Blocks until the data are here. */
+TUTTI_API tutti_status_t tutti_get(tutti_window_t* window, tutti_buffer_t into, int32_t rank,
+                                   uint64_t offset);
+/* window[i] = window[i] op from[i]; not TUTTI_AVG. */
+TUTTI_API tutti_status_t tutti_accumulate(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
+                                          uint64_t offset, tutti_op_t op);
+/* Writes `desired` where there is `expected`; *found is what was there. Integers of 32 and 64 bits,
+ * in the low bits. Blocks. */
+TUTTI_API tutti_status_t tutti_compare_and_swap(tutti_window_t* window, tutti_dtype_t dtype,
+                                                uint64_t expected, uint64_t desired, int32_t rank,
+                                                uint64_t offset, uint64_t* found);
+/* Adds to a rank's counter `slot` (0 to 63), after all that this rank sent to it before. */
+TUTTI_API tutti_status_t tutti_signal(tutti_window_t* window, int32_t rank, int32_t slot,
+                                      uint64_t count);
+/* Blocks until this rank's counter is at least `count`, and takes so much from it. */
+TUTTI_API tutti_status_t tutti_wait_signal(tutti_window_t* window, int32_t slot, uint64_t count);
+/* Returns when the rank's memory has all that this rank sent before; -1: of all ranks. */
+TUTTI_API tutti_status_t tutti_flush(tutti_window_t* window, int32_t rank);
+/* Collective: a flush of all ranks, and a barrier. */
+TUTTI_API tutti_status_t tutti_fence(tutti_window_t* window);
 
 /* ---- blocking calls: complete when they return ---- */
 

@@ -215,10 +215,10 @@ void Channel::serve_message() {
     const bool carries = header.kind == Kind::put || header.kind == Kind::accumulate;
     request_at_ += sizeof(header) + (carries ? padded(header.bytes) : 0);
     if (header.kind == Kind::put_data) {
-      return follow(requests_.recv_async(
-                        as_buffer(part_->memory().data() + header.offset, header.bytes),
-                        request_source_, {.tag = kDataTag}),
-                    &Channel::serve_message);
+      return follow(
+          requests_.recv_async(as_buffer(part_->memory().data() + header.offset, header.bytes),
+                               request_source_, {.tag = kDataTag}),
+          &Channel::serve_message);
     }
     serve_request(header, payload);
   }

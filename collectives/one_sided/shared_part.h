@@ -6,8 +6,8 @@
 //
 // Who touches the memory of another rank writes into its own entry first, and looks whether the
 // part is closed; who closes a part waits for the entries. So no access is under way in memory that
-// its owner has freed. The control itself stays until nobody has it mapped. Entries cost no atomic operation where one thread alone uses the window
-// (base/asymmetric_fence.h).
+// its owner has freed. The control itself stays until nobody has it mapped. Entries cost no atomic
+// operation where one thread alone uses the window (base/asymmetric_fence.h).
 #pragma once
 
 #include <array>
@@ -76,13 +76,15 @@ class SharedPart {
     PartControl::Entry& entry = *entry_;
     const bool is_first = is_first_thread();
     if (is_first) {
-      entry.of_first.store(1, light_fences_ ? std::memory_order_relaxed : std::memory_order_seq_cst);
+      entry.of_first.store(1,
+                           light_fences_ ? std::memory_order_relaxed : std::memory_order_seq_cst);
       light_fence();
     } else {
       entry.of_others.fetch_add(1, std::memory_order_seq_cst);
     }
     const Entered entered = is_first ? Entered::first : Entered::other;
-    if (!is_closed()) [[likely]] return entered;
+    if (!is_closed()) [[likely]]
+      return entered;
     leave(entered);
     return Entered::no;
   }

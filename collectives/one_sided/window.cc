@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -273,6 +274,8 @@ void Window::fence() {
   flush_all();
   state().meet();
 }
+
+void Window::abort(const std::string& reason) { state().abort(reason); }
 
 void Window::free() {
   fence();

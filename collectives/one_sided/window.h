@@ -40,6 +40,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/buffer.h"
 #include "base/reduce_op.h"
@@ -101,6 +102,8 @@ class Window {
   void fence();
   // Collective: a fence, and the end of the window.
   void free();
+  // Fails all calls on the window, of every rank, with Error(aborted, reason).
+  void abort(const std::string& reason);
 
  private:
   class State;

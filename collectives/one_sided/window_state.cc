@@ -14,8 +14,8 @@
 namespace tutti {
 
 using one_sided::Channel;
-using one_sided::PartControl;
 using one_sided::OwnPart;
+using one_sided::PartControl;
 using one_sided::PartPlace;
 using one_sided::SharedPart;
 
@@ -53,8 +53,8 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
   std::vector<PartPlace> places(links_.size());
   constexpr uint64_t kWords = sizeof(PartPlace) / sizeof(uint64_t);
   world.all_gather({&own, kWords, DType::u64}, {places.data(), kWords * places.size(), DType::u64});
-  const bool light = std::ranges::all_of(
-      places, [](const PartPlace& place) { return place.light_fences == 1; });
+  const bool light =
+      std::ranges::all_of(places, [](const PartPlace& place) { return place.light_fences == 1; });
   for (int rank = 0; rank < ranks; ++rank) {
     Link& to = links_[static_cast<size_t>(rank)];
     const PartPlace& place = places[static_cast<size_t>(rank)];
@@ -162,6 +162,10 @@ void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles)
     }
   }
   throw Error(ErrorCode::rank_died, "all other ranks of the window are gone");
+}
+
+void Window::State::abort(const std::string& reason) {
+  for (const std::shared_ptr<Channel>& channel : channels_) channel->end(reason);
 }
 
 bool Window::State::is_gone(int rank) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "collectives/one_sided/channel.h"
@@ -47,8 +48,10 @@ class Window::State {
   class Inside {
    public:
     Inside(const State& state, int rank) : part_(state.link(rank).part) {
-      if (!state.link(rank).channel->failed()) [[likely]] entered_ = part_.enter();
-      if (entered_ == Entered::no) [[unlikely]] state.refuse_access(rank);
+      if (!state.link(rank).channel->failed()) [[likely]]
+        entered_ = part_.enter();
+      if (entered_ == Entered::no) [[unlikely]]
+        state.refuse_access(rank);
     }
     ~Inside() { part_.leave(entered_); }
     Inside(const Inside&) = delete;
@@ -78,6 +81,7 @@ class Window::State {
   void meet();
   // They all end the window now.
   void set_freed() { freed_ = true; }
+  void abort(const std::string& reason);
 
  private:
   [[noreturn]] void refuse_range(int rank, uint64_t offset, uint64_t bytes) const;
@@ -89,7 +93,7 @@ class Window::State {
   const int rank_;
   const std::shared_ptr<void> owner_;
   std::shared_ptr<one_sided::OwnPart> own_;
-  std::vector<Link> links_;  // by rank
+  std::vector<Link> links_;                                    // by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // each once
   bool together_ = true;
   bool freed_ = false;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "base/reduce.h"
 
 namespace tutti {
 namespace {
@@ -240,6 +241,36 @@ TEST(BlockFormat, HasTheseBytes) {
   const std::vector<std::byte> mx4 = encoded(BlockFormat::mx4, values);
   EXPECT_EQ(mx4[0], std::byte{127 - 2});
   EXPECT_EQ(mx4[1], std::byte{0xc6}) << "4 (code 6), and -2 (code 12) above it";
+}
+
+// Whole blocks of fewer values: padding stays padding, also in sums, and is no value.
+TEST(BlockFormats, PaddingChangesNothing) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> values(-2, 2);
+  for (const BlockFormat format : kAll) {
+    const size_t block = block_of(format);
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, block - 1, block}) {
+      Values given(count);
+      for (float& value : given) value = values(random);
+      Values whole = given;
+      whole.resize(block, padding(format));
+      Values expected = through(format, given);
+      const Values found = through(format, whole);
+      for (size_t i = 0; i < count; ++i) EXPECT_EQ(found[i], expected[i]) << name(format) << count;
+      for (size_t i = count; i < block; ++i) {
+        EXPECT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(padding(format)));
+      }
+      // Twice the values have twice the scale.
+      std::vector<std::byte> sum = encoded(format, whole);
+      reduce_kernel(element_of(format), ReduceOp::sum)(sum.data(), sum.data(), sum.data(), 1, {});
+      const Values doubled = decoded(format, sum, block);
+      for (float& value : expected) value *= 2;
+      expected = through(format, expected);
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_FLOAT_EQ(doubled[i], expected[i]) << name(format) << ' ' << count;
+      }
+    }
+  }
 }
 
 }  // namespace

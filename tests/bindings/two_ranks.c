@@ -41,6 +41,52 @@ static void check_registered(tutti_comm_t* world, int rank, int size) {
   free(values);
 }
 
+static void check_window(tutti_comm_t* world, int rank, int size) {
+  tutti_window_t* window = NULL;
+  const tutti_window_options_t options = TUTTI_WINDOW_OPTIONS_INIT;
+  check(tutti_window_create(world, NULL, 64, &options, &window) == TUTTI_OK, "tutti_window_create");
+  const int next = (rank + 1) % size;
+  check(tutti_window_bytes(window, next) == 64, "tutti_window_bytes");
+  const int32_t value = 100 + rank;
+  const tutti_buffer_t one = tutti_host(&value, 1, TUTTI_I32);
+  check(tutti_put(window, one, next, 8) == TUTTI_OK, "tutti_put");
+  check(tutti_accumulate(window, one, 0, 16, TUTTI_SUM) == TUTTI_OK, "tutti_accumulate");
+  check(tutti_accumulate(window, one, 0, 16, TUTTI_AVG) == TUTTI_INVALID_ARGUMENT,
+        "tutti_accumulate of a mean");
+  check(tutti_put(window, one, next, 62) == TUTTI_INVALID_ARGUMENT, "tutti_put beyond the end");
+  check(tutti_signal(window, next, 3, 1) == TUTTI_OK, "tutti_signal");
+  check(tutti_wait_signal(window, 3, 1) == TUTTI_OK, "tutti_wait_signal");
+  const int32_t* mine = tutti_window_memory(window);
+  check(mine[2] == 100 + (rank + size - 1) % size, "what was put");
+  check(tutti_fence(window) == TUTTI_OK, "tutti_fence");
+  int32_t sum = 0;
+  check(tutti_get(window, tutti_host(&sum, 1, TUTTI_I32), 0, 16) == TUTTI_OK, "tutti_get");
+  check(sum == 100 * size + size * (size - 1) / 2, "what was accumulated");
+  uint64_t found = 1;
+  if (rank == 0) {
+    check(
+        tutti_compare_and_swap(window, TUTTI_I32, 0, 7, next, 24, &found) == TUTTI_OK && found == 0,
+        "tutti_compare_and_swap");
+  }
+  check(tutti_flush(window, -1) == TUTTI_OK, "tutti_flush");
+  check(tutti_window_free(window) == TUTTI_OK, "tutti_window_free");
+  check(tutti_put(NULL, one, 0, 0) == TUTTI_INVALID_ARGUMENT, "tutti_put without a window");
+  tutti_window_destroy(NULL);
+}
+
+static void check_wire(tutti_comm_t* world, int size) {
+  float values[40];
+  for (int i = 0; i < 40; ++i) values[i] = 1;
+  const tutti_buffer_t buffer = tutti_host(values, 40, TUTTI_F32);
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
+  options.wire = TUTTI_WIRE_MX8;
+  check(tutti_all_reduce(world, buffer, buffer, TUTTI_SUM, &options) == TUTTI_OK, "wire");
+  check(values[39] == (float)size, "the sum of what travelled");
+  options.wire = 99;
+  check(tutti_all_reduce(world, buffer, buffer, TUTTI_SUM, &options) == TUTTI_INVALID_ARGUMENT,
+        "a wire format that there is not");
+}
+
 static void check_async(tutti_comm_t* world, int rank, int size) {
   const int64_t mine = rank;
   void* all = NULL;
@@ -335,6 +381,8 @@ int main(void) {
   check_all_reduce(world, rank, size);
   check_registered(world, rank, size);
   check_async(world, rank, size);
+  check_window(world, rank, size);
+  check_wire(world, size);
   check_collectives(world, rank, size);
   check_pairs_async(world, rank, size);
   check_premul_sum(world, rank, size);

@@ -20,6 +20,7 @@ class Array {
   Array(nanobind::handle array, Access access, const char* role);
 
   const tutti_buffer_t& buffer() const { return buffer_; }
+  size_t bytes() const { return memory_.nbytes(); }
   // Its count and type, without data.
   tutti_buffer_t shape() const { return tutti_host(nullptr, buffer_.count, buffer_.dtype); }
 

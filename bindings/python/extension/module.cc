@@ -6,6 +6,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -13,6 +15,8 @@
 #include <vector>
 
 #include "bindings/python/extension/communicator.h"
+#include "bindings/python/extension/errors.h"
+#include "bindings/python/extension/window.h"
 #include "bindings/python/extension/work.h"
 
 namespace tutti::python {
@@ -22,11 +26,25 @@ namespace nb = nanobind;
 
 using Counts = std::optional<std::vector<uint64_t>>;
 
+// By the numbers of the C interface.
+constexpr std::array kWireFormats = {"plain", "bf16", "f16",  "f8e4m3", "f8e5m2",
+                                     "mx8",   "mx4",  "int8", "sign"};
+
+tutti_wire_t wire_from(const std::string& name) {
+  const auto found = std::ranges::find(kWireFormats, name);
+  if (found != kWireFormats.end()) {
+    return static_cast<tutti_wire_t>(found - kWireFormats.begin());
+  }
+  std::string known;
+  for (const char* one : kWireFormats) known += (known.empty() ? "" : ", ") + std::string(one);
+  raise(TUTTI_INVALID_ARGUMENT, "'" + name + "' is no wire format: there are " + known);
+}
+
 Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb::handle output,
            nb::handle result, tutti_op_t op, int32_t root, const Counts& input_counts,
            const Counts& output_counts, int32_t tag, bool may_be_shorter,
            std::optional<double> timeout, const std::optional<std::string>& algorithm,
-           bool deterministic, int32_t queue) {
+           bool deterministic, int32_t queue, const std::optional<std::string>& wire) {
   Request request{
       .collective = collective, .input = input, .output = output, .op = op, .root = root};
   if (input_counts) request.input_counts = &*input_counts;
@@ -38,6 +56,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;
   request.options.queue = queue;
+  if (wire) request.options.wire = wire_from(*wire);
   auto& communicator = *nb::inst_ptr<Communicator>(self);
   return {self, communicator.start(request), result, collective == TUTTI_RECV};
 }
@@ -58,12 +77,13 @@ void bind_communicator(nb::module_& module) {
           [](const Communicator& self) { return nb::capsule(self.handle(), "tutti_comm_t"); },
           nb::for_getter(nb::sig("def capsule(self) -> typing.Any")),
           "The library's handle, for tutti._training.")
-      .def(
-          "start", &start, nb::arg("collective"), nb::arg("input").none(), nb::arg("output").none(),
-          nb::arg("result").none(), nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,
-          nb::arg("input_counts") = nb::none(), nb::arg("output_counts") = nb::none(),
-          nb::arg("tag") = 0, nb::arg("may_be_shorter") = false, nb::arg("timeout") = nb::none(),
-          nb::arg("algorithm") = nb::none(), nb::arg("deterministic") = false, nb::arg("queue") = 0)
+      .def("start", &start, nb::arg("collective"), nb::arg("input").none(),
+           nb::arg("output").none(), nb::arg("result").none(),
+           nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,
+           nb::arg("input_counts") = nb::none(), nb::arg("output_counts") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("may_be_shorter") = false, nb::arg("timeout") = nb::none(),
+           nb::arg("algorithm") = nb::none(), nb::arg("deterministic") = false,
+           nb::arg("queue") = 0, nb::arg("wire") = nb::none())
       .def("open_queues", &Communicator::open_queues, nb::arg("count"))
       .def("split", &Communicator::split, nb::arg("color"), nb::arg("key"),
            nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
@@ -112,6 +132,35 @@ void bind_work(nb::module_& module) {
            "wait(), but an interrupt aborts the communicator.");
 }
 
+void bind_window(nb::module_& module) {
+  nb::class_<Window>(module, "Window", nb::is_weak_referenceable())
+      .def(nb::init<Communicator&, nb::handle, uint64_t, bool>(), nb::arg("communicator"),
+           nb::arg("memory").none(), nb::arg("bytes"), nb::arg("members_may_die"))
+      .def("bytes", &Window::bytes, nb::arg("rank"))
+      .def_prop_ro(
+          "memory",
+          [](nb::handle self) {
+            const auto& window = *nb::inst_ptr<Window>(self);
+            const size_t bytes = window.part().size();
+            return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(window.part().data(), {bytes},
+                                                                self);
+          },
+          nb::for_getter(nb::sig("def memory(self) -> typing.Any")))
+      .def_prop_ro("closed", &Window::closed)
+      .def("put", &Window::put, nb::arg("array"), nb::arg("rank"), nb::arg("offset"))
+      .def("get", &Window::get, nb::arg("array"), nb::arg("rank"), nb::arg("offset"))
+      .def("accumulate", &Window::accumulate, nb::arg("array"), nb::arg("rank"), nb::arg("offset"),
+           nb::arg("op"))
+      .def("compare_and_swap", &Window::compare_and_swap, nb::arg("dtype"), nb::arg("expected"),
+           nb::arg("desired"), nb::arg("rank"), nb::arg("offset"))
+      .def("signal", &Window::signal, nb::arg("rank"), nb::arg("slot"), nb::arg("count"))
+      .def("wait_signal", &Window::wait_signal, nb::arg("slot"), nb::arg("count"))
+      .def("flush", &Window::flush, nb::arg("rank"))
+      .def("fence", &Window::fence)
+      .def("free", &Window::free)
+      .def("close", &Window::close);
+}
+
 NB_MODULE(_tutti, module) {
   module.doc() = "The C interface of the library, for the package's own use.";
   module.def("version", &tutti_version);
@@ -125,6 +174,7 @@ NB_MODULE(_tutti, module) {
       nb::arg("rendezvous_file").none());
   bind_communicator(module);
   bind_work(module);
+  bind_window(module);
 }
 
 }  // namespace

@@ -8,9 +8,10 @@ total = world.all_reduce(np.arange(3.0))  # the sum over all ranks
 """
 
 from ._arrays import Message
-from ._communicator import ANY_SOURCE, ANY_TAG, OPS, Communicator, Options, init
+from ._communicator import ANY_SOURCE, ANY_TAG, OPS, WIRE_FORMATS, Communicator, Options, init
 from ._errors import Error, ErrorCode
 from ._tutti import Work, version
+from ._window import Window
 
 __version__ = version()
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "ErrorCode",
     "Message",
     "Options",
+    "WIRE_FORMATS",
+    "Window",
     "Work",
     "init",
     "version",

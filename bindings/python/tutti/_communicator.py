@@ -26,6 +26,7 @@ ANY_TAG = -1
 _ALL_REDUCE, _ALL_GATHER, _REDUCE_SCATTER, _BROADCAST, _REDUCE, _BARRIER, _SEND = range(7)
 _GATHER, _SCATTER, _ALL_TO_ALL, _SCAN, _EXSCAN, _RECV = range(7, 13)
 OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "minloc", "maxloc")
+WIRE_FORMATS = ("plain", "bf16", "f16", "f8e4m3", "f8e5m2", "mx8", "mx4", "int8", "sign")
 _NUMBER_OF_OP = {name: number for number, name in enumerate(OPS)}
 
 _serial = itertools.count()
@@ -42,9 +43,12 @@ class Options(TypedDict, total=False):
     algorithm: str  # else the library chooses; `tutti bench COLLECTIVE --algorithm list` names them
     deterministic: bool  # the bits depend on the inputs and the number of ranks only
     queue: int  # the queue of the communicator that the call goes into; see open_queues()
+    # How float32 elements travel, alike on all ranks: one of WIRE_FORMATS. Each is rounded when it
+    # is sent, and each sum when it is sent on; all ranks get the same bits.
+    wire: str
 
 
-def _op(name: str) -> int:
+def number_of_op(name: str) -> int:
     number = _NUMBER_OF_OP.get(name)
     if number is None:
         raise Error(
@@ -165,7 +169,7 @@ class Communicator:
         array = as_array(array)
         if out is None:
             out = empty(array, array.shape)
-        return self._handle.start(_ALL_REDUCE, array, out, out, _op(op), 0, **options)
+        return self._handle.start(_ALL_REDUCE, array, out, out, number_of_op(op), 0, **options)
 
     all_reduce = blocking(all_reduce_async)
 
@@ -204,7 +208,7 @@ class Communicator:
             out = empty(array, shape_of_rows(array, blocks(array, self.size, counts)[self.rank]))
         counts = counts_of(counts, array)
         return self._handle.start(
-            _REDUCE_SCATTER, array, out, out, _op(op), input_counts=counts, **options
+            _REDUCE_SCATTER, array, out, out, number_of_op(op), input_counts=counts, **options
         )
 
     reduce_scatter = blocking(reduce_scatter_async)
@@ -245,7 +249,7 @@ class Communicator:
         array = as_array(array)
         if out is None:
             out = empty(array, array.shape)
-        return self._handle.start(_SCAN, array, out, out, _op(op), 0, **options)
+        return self._handle.start(_SCAN, array, out, out, number_of_op(op), 0, **options)
 
     scan = blocking(scan_async)
 
@@ -259,7 +263,7 @@ class Communicator:
         if out is None:
             out = empty(array, array.shape)
             result = out if self.rank > 0 else None
-        return self._handle.start(_EXSCAN, array, out, result, _op(op), 0, **options)
+        return self._handle.start(_EXSCAN, array, out, result, number_of_op(op), 0, **options)
 
     exscan = blocking(exscan_async)
 
@@ -292,7 +296,7 @@ class Communicator:
             out = None
         elif out is None:
             out = empty(array, array.shape)
-        return self._handle.start(_REDUCE, array, out, out, _op(op), root, **options)
+        return self._handle.start(_REDUCE, array, out, out, number_of_op(op), root, **options)
 
     reduce = blocking(reduce_async)
 

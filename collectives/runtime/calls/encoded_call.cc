@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/block_format.h"
 #include "base/error.h"
 #include "base/reduce.h"
 #include "base/text.h"
@@ -105,7 +106,8 @@ void EncodedCall::encode() const {
     narrow(to, input_ + run.first, whole, element_);
     const uint64_t rest = run.count % values;
     if (rest == 0) continue;
-    std::array<float, kMostBlockValues> last{};
+    std::array<float, kMostBlockValues> last;
+    last.fill(padding(block_format_of(element_)));
     std::memcpy(last.data(), input_ + run.first + whole * values, rest * sizeof(float));
     narrow(to + whole * size_of(element_), last.data(), 1, element_);
   }

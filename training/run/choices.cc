@@ -4,16 +4,22 @@
 #include "base/error.h"
 #include "training/parallel/hooks/block_compression.h"
 #include "training/parallel/hooks/half_compression.h"
+#include "training/parallel/hooks/one_bit_adam.h"
 #include "training/parallel/hooks/powersgd.h"
+#include "training/parallel/hooks/selection.h"
 #include "training/parallel/hooks/top_k.h"
+#include "training/parallel/hooks/warm_up.h"
 #include "training/run/train_options.h"
 
 namespace tutti::training {
 
-std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
-                                             const Layout& layout) {
+namespace {
+
+std::unique_ptr<CommunicationHook> make_compression(const TrainOptions& options,
+                                                    const std::vector<ParameterSpec>& specs,
+                                                    const Layout& layout) {
   const auto in_blocks = [&](BlockFormat format) {
-    return std::make_unique<BlockCompression>(format, layout, model.parameters().specs());
+    return std::make_unique<BlockCompression>(format, layout, specs);
   };
   switch (options.compression) {
     case Compression::none:
@@ -24,11 +30,9 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
       return std::make_unique<HalfCompression>(DType::f16);
     case Compression::powersgd:
       return std::make_unique<PowerSgd>(
-          layout, model.parameters().specs(),
-          PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
+          layout, specs, PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
     case Compression::topk:
-      return std::make_unique<TopK>(options.compression_fraction, layout,
-                                    model.parameters().specs());
+      return std::make_unique<TopK>(options.compression_fraction, layout, specs);
     case Compression::mx8:
       return in_blocks(BlockFormat::mx8);
     case Compression::mx4:
@@ -37,8 +41,30 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
       return in_blocks(BlockFormat::int8);
     case Compression::sign:
       return in_blocks(BlockFormat::sign);
+    case Compression::onebit_adam:
+      return std::make_unique<OneBitAdam>(static_cast<int64_t>(options.compression_warmup),
+                                          options.optimizer.value("beta1", 0.9), layout, specs);
   }
   throw Error(ErrorCode::internal, "unknown compression");
+}
+
+}  // namespace
+
+std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
+                                             const Layout& layout) {
+  const std::vector<ParameterSpec>& specs = model.parameters().specs();
+  const auto make = [&](const Layout& its) {
+    std::unique_ptr<CommunicationHook> hook = make_compression(options, specs, its);
+    const bool warms_up =
+        options.compression_warmup > 0 && options.compression != Compression::onebit_adam;
+    if (!warms_up) return hook;
+    return std::unique_ptr<CommunicationHook>(std::make_unique<WarmUp>(
+        static_cast<int64_t>(options.compression_warmup), std::move(hook)));
+  };
+  if (options.compression == Compression::none || options.compression_only == "*") {
+    return options.compression == Compression::none ? nullptr : make(layout);
+  }
+  return std::make_unique<Selection>(options.compression_only, layout, specs, make);
 }
 
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {

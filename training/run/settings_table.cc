@@ -77,15 +77,17 @@ struct NamedCompression {
   std::string_view name;
   Compression compression;
 };
-constexpr std::array<NamedCompression, 9> kCompressions = {{{"none", Compression::none},
-                                                            {"bf16", Compression::bf16},
-                                                            {"fp16", Compression::f16},
-                                                            {"powersgd", Compression::powersgd},
-                                                            {"topk", Compression::topk},
-                                                            {"mx8", Compression::mx8},
-                                                            {"mx4", Compression::mx4},
-                                                            {"int8", Compression::int8},
-                                                            {"sign", Compression::sign}}};
+constexpr std::array<NamedCompression, 10> kCompressions = {
+    {{"none", Compression::none},
+     {"bf16", Compression::bf16},
+     {"fp16", Compression::f16},
+     {"powersgd", Compression::powersgd},
+     {"topk", Compression::topk},
+     {"mx8", Compression::mx8},
+     {"mx4", Compression::mx4},
+     {"int8", Compression::int8},
+     {"sign", Compression::sign},
+     {"onebit-adam", Compression::onebit_adam}}};
 
 // "powersgd:4" and "topk:0.01" say a number besides. False for what is none.
 bool take_compression(TrainOptions& options, const std::string& text) {
@@ -116,18 +118,28 @@ void describe_compression(Schema& schema, TrainOptions& options) {
   const auto set = [&options](const Json& value) {
     const std::string text = value;
     if (take_compression(options, text)) return;
-    throw Error(ErrorCode::invalid_argument, cat("there is no compression ", in_quotes(text)),
-                {.where = "--compression",
-                 .remedy = "give none, bf16, fp16, powersgd:RANK, topk:FRACTION, mx8, mx4, int8 or "
-                           "sign"});
+    throw Error(
+        ErrorCode::invalid_argument, cat("there is no compression ", in_quotes(text)),
+        {.where = "--compression",
+         .remedy = "give none, bf16, fp16, powersgd:RANK, topk:FRACTION, mx8, mx4, int8, sign "
+                   "or onebit-adam"});
   };
   schema
-      .add("training.compression", Field::Type::text, get, set,
-           "gradient compression (ZeRO stage 0): none; 16 bits (bf16, fp16); factors of low rank "
-           "(powersgd:4); the largest elements, a fraction of all (topk:0.01); 8, 4 or 1 bit a "
-           "value with a scale for each block (mx8, mx4, int8, sign). All but 16 bits add what "
-           "they lose to the next step's gradients")
+      .add(
+          "training.compression", Field::Type::text, get, set,
+          "gradient compression (ZeRO stage 0): none; 16 bits (bf16, fp16); factors of low rank "
+          "(powersgd:4); the largest elements, a fraction of all (topk:0.01); 8, 4 or 1 bit a "
+          "value with a scale for each block (mx8, mx4, int8, sign); signs of Adam's first moment, "
+          "whose second one stays after the warm-up (onebit-adam). All but 16 bits add what "
+          "they lose to the next step's gradients")
       .value_name("KIND")
+      .show_default();
+  schema.add("training.compression_warmup", options.compression_warmup,
+             "first steps, whose gradients are sent whole (onebit-adam: 100 unless given)");
+  schema
+      .add("training.compression_only", options.compression_only,
+           "parameters that are compressed: patterns of a shell, separated by commas")
+      .value_name("PATTERNS")
       .show_default();
 }
 

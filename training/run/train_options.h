@@ -18,7 +18,7 @@
 
 namespace tutti::training {
 
-enum class Compression { none, bf16, f16, powersgd, topk, mx8, mx4, int8, sign };
+enum class Compression { none, bf16, f16, powersgd, topk, mx8, mx4, int8, sign, onebit_adam };
 
 struct TrainOptions {
   // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.
@@ -38,6 +38,8 @@ struct TrainOptions {
   Compression compression = Compression::none;
   int compression_rank = 4;            // of PowerSGD
   double compression_fraction = 0.01;  // of gradients that top-k sends
+  uint64_t compression_warmup = 0;     // steps before it whose gradients are sent whole
+  std::string compression_only = "*";  // of parameters with such names (hooks/selection.h)
 
   // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h).
   // None: it is computed as a whole.

@@ -410,6 +410,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
       {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
+      {"training.compression_warmup", training.compression != Compression::none, "--compression"},
+      {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},
       {"checkpoint.keep", has_directory, "--checkpoint DIR"},
       {"checkpoint.async", has_directory, "--checkpoint DIR"},

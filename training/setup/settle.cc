@@ -14,6 +14,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "training/optimizers/registry.h"
+#include "training/parallel/hooks/selection.h"
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
@@ -94,6 +95,32 @@ void settle_last_rate(RunOptions& options) {
   options.min_rate.reset();
 }
 
+// The second moment stays when the warm-up ends.
+void settle_one_bit_adam(RunOptions& options) {
+  TrainOptions& training = options.training;
+  const std::string name = training.optimizer.at("name");
+  if (name != "adamw") {
+    throw Error(ErrorCode::invalid_argument, cat("onebit-adam compresses AdamW's moments"),
+                {.where = "--compression",
+                 .cause = cat("the optimizer is ", name),
+                 .remedy = "leave out --optimizer, or compress gradients (sign)"});
+  }
+  if (training.replica.clip) {
+    throw Error(ErrorCode::invalid_argument, "onebit-adam and --clip do not go together",
+                {.cause = "ranks send moments, in which no step's gradients can be scaled down",
+                 .remedy = "leave out --clip"});
+  }
+  constexpr uint64_t kWarmUp = 100;
+  if (!options.is_given("training.compression_warmup")) training.compression_warmup = kWarmUp;
+  if (training.compression_warmup == 0) {
+    throw Error(ErrorCode::invalid_argument, "onebit-adam without a warm-up",
+                {.where = "--compression-warmup",
+                 .cause = "the second moment would be 0 for good",
+                 .remedy = "give a number of steps above 0"});
+  }
+  training.optimizer["frozen_after"] = training.compression_warmup;
+}
+
 // The rate and what else suits the optimizer and the model.
 void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flushed) {
   TrainOptions& training = options.training;
@@ -115,9 +142,11 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
   options.rate_scaling = BatchScaling::none;  // it is scaled
   options.base_batch.reset();
   settle_last_rate(options);
-  if (!options.is_given("training.clip") && flushed && traits.clip > 0) {
+  const bool one_bit = training.compression == Compression::onebit_adam;
+  if (!options.is_given("training.clip") && flushed && traits.clip > 0 && !one_bit) {
     training.replica.clip = traits.clip;
   }
+  if (one_bit) settle_one_bit_adam(options);
 }
 
 void check_is_pipeline_schedule(const std::string& schedule) {
@@ -147,6 +176,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   check_averages(replica, stages * mesh.tensor * mesh.context * mesh.expert > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
+    check_patterns(options.training.compression_only, model.parameters().specs());
   }
   if (options.training.measure_cut && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",

@@ -29,8 +29,7 @@ void call(int& inside, Call call) {
 
 }  // namespace
 
-Window::Window(Communicator& communicator, nb::handle memory, uint64_t bytes,
-               bool members_may_die)
+Window::Window(Communicator& communicator, nb::handle memory, uint64_t bytes, bool members_may_die)
     : rank_(communicator.rank()) {
   if (!memory.is_none()) {
     memory_ = Array(memory, Access::write, "the window's memory");
@@ -41,11 +40,9 @@ Window::Window(Communicator& communicator, nb::handle memory, uint64_t bytes,
   void* const data = memory.is_none() ? nullptr : memory_.buffer().data;
   tutti_comm_t* const world = communicator.handle();
   const Communicator::Visit visit(communicator);
-  hearing_signals(
-      [world, data, bytes, options, this] {
-        return tutti_window_create(world, data, bytes, &options, &handle_);
-      },
-      [world] { return tutti_abort(world, "Window() was interrupted") == TUTTI_OK; });
+  hearing_signals([world, data, bytes, options,
+                   this] { return tutti_window_create(world, data, bytes, &options, &handle_); },
+                  [world] { return tutti_abort(world, "Window() was interrupted") == TUTTI_OK; });
 }
 
 tutti_window_t* Window::handle() const {
@@ -110,9 +107,8 @@ void Window::run(const char* name, Block block) {
 }
 
 void Window::wait_signal(int32_t slot, uint64_t count) {
-  run("wait_signal", [slot, count](tutti_window_t* window) {
-    return tutti_wait_signal(window, slot, count);
-  });
+  run("wait_signal",
+      [slot, count](tutti_window_t* window) { return tutti_wait_signal(window, slot, count); });
 }
 
 void Window::flush(int32_t rank) {

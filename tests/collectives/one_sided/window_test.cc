@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {
@@ -36,11 +37,8 @@ class Windows : public ::testing::TestWithParam<std::string> {
     settings().set("TUTTI_PROGRESS_THREAD", "0");
   }
   void SetUp() override {
-    try {
-      run_ranks(2, [](const Job& job) { Communicator::init(job); });
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    const std::string problem = testing::lacks(in_place() ? "shm" : GetParam());
+    if (!problem.empty()) GTEST_SKIP() << problem;
   }
   static bool in_place() { return GetParam() == "in_place"; }
 

@@ -65,7 +65,7 @@ std::vector<HookState> BlockCompression::states(Communicator& communicator, DTyp
   std::vector<HookState> states;
   for (BucketState& at : buckets_) {
     if (!at.communicator.valid()) prepare(at, communicator, gradients);
-    at.errors.append_states(name(format_), states);
+    at.errors.append_states(cat(name(format_), ".error"), states);
   }
   return states;
 }

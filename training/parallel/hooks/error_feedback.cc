@@ -28,11 +28,11 @@ void BucketErrors::add_gradients(Tensor gradients, std::span<float> scratch) {
   add(f32_row(values_), f32_row(scratch), f32_row(values_));
 }
 
-void BucketErrors::append_states(std::string_view kind, std::vector<HookState>& states) {
+void BucketErrors::append_states(const std::string& prefix, std::vector<HookState>& states) {
   for (const Named& parameter : parameters_) {
     const auto own = std::span(values_).subspan(static_cast<size_t>(parameter.slot.offset),
                                                 static_cast<size_t>(parameter.slot.count));
-    states.push_back({cat(kind, ".error.", parameter.name), f32_row(own), RowKind::summed});
+    states.push_back({cat(prefix, '.', parameter.name), f32_row(own), RowKind::summed});
   }
 }
 

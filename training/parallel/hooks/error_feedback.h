@@ -24,8 +24,8 @@ class BucketErrors {
   size_t size() const { return values_.size(); }
   // Adds gradients, which are converted to f32 in `scratch` (size() values).
   void add_gradients(Tensor gradients, std::span<float> scratch);
-  // Appends the errors of each parameter, named "KIND.error.PARAMETER".
-  void append_states(std::string_view kind, std::vector<HookState>& states);
+  // Appends the errors of each parameter, named "PREFIX.PARAMETER".
+  void append_states(const std::string& prefix, std::vector<HookState>& states);
 
  private:
   struct Named {

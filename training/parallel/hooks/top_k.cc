@@ -45,7 +45,7 @@ void TopK::prepare(BucketState& at, Communicator& communicator) {
 std::vector<HookState> TopK::states(Communicator&, DType gradients) {
   check_error_feedback("top-k", gradients);
   std::vector<HookState> states;
-  for (BucketState& at : buckets_) at.errors.append_states("topk", states);
+  for (BucketState& at : buckets_) at.errors.append_states("topk.error", states);
   return states;
 }
 

@@ -1,0 +1,61 @@
+// Gradients are sent whole in the first steps, and compressed in those after: early gradients change
+// fast, and errors that are fed back late harm most then (Lin et al.: Deep gradient compression,
+// 2018, section 3.3).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "training/parallel/data_parallel.h"
+
+namespace tutti::training {
+
+// The steps that have begun, as a hook sees them: a bucket that starts again is in a new step.
+class StepCount {
+ public:
+  // 0 in the first step.
+  int64_t at(int bucket);
+  HookState state(const std::string& name);
+
+ private:
+  float before_ = 0;  // in checkpoints; exact for 2^24 steps
+  std::vector<bool> started_;
+};
+
+// The bucket's all-reduce as it is without a hook.
+class PlainSums {
+ public:
+  void start(Communicator& communicator, int bucket, Tensor gradients);
+  void finish(int bucket) { works_.at(static_cast<size_t>(bucket)).wait(); }
+  bool test(int bucket) { return works_.at(static_cast<size_t>(bucket)).test(); }
+
+ private:
+  std::vector<Work> works_;
+};
+
+class WarmUp : public CommunicationHook {
+ public:
+  // The first `steps` steps are plain ones.
+  WarmUp(int64_t steps, std::unique_ptr<CommunicationHook> hook);
+
+  void start(Communicator& communicator, int bucket, Tensor gradients) override;
+  void finish(int bucket, Tensor gradients) override;
+  bool test(int bucket) override;
+  bool remembers() const override { return hook_->remembers(); }
+  std::vector<HookState> states(Communicator& communicator, DType gradients) override;
+  int64_t bytes() const override { return hook_->bytes(); }
+  int64_t payload_bytes(int bucket, Tensor gradients) const override;
+
+ private:
+  bool is_plain(int bucket) const { return plain_.at(static_cast<size_t>(bucket)); }
+
+  const int64_t steps_;
+  const std::unique_ptr<CommunicationHook> hook_;
+  StepCount count_;
+  PlainSums sums_;
+  std::vector<bool> plain_;  // by bucket, as it was started last
+};
+
+}  // namespace tutti::training

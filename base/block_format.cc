@@ -5,142 +5,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
-#include "base/reduce.h"
+#include "base/kernels/kernels.h"
 
 namespace tutti {
 
 namespace {
 
-constexpr size_t kMxBlock = values_of(element_of(BlockFormat::mx8));
-constexpr size_t kLargeBlock = values_of(element_of(BlockFormat::int8));
-constexpr uint8_t kNanScale = 0xff;
-constexpr int kScaleBias = 127;  // of E8M0
-
 using Values = std::span<const float>;
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
-
-// The largest magnitude, as bits: of floats without signs these are ordered as the values are, NaNs
-// last.
-uint32_t largest_bits(Values values) {
-  uint32_t most = 0;
-  for (const float value : values) {
-    most = std::max(most, std::bit_cast<uint32_t>(value) & 0x7fffffffU);
-  }
-  return most;
-}
-constexpr uint32_t kInfinityBits = 0x7f800000U;
-
-// Multiplies by 2^exponent, for exponents that no float has, too: in two steps.
-class PowerOfTwo {
- public:
-  explicit PowerOfTwo(int exponent)
-      : first_(std::ldexp(1.0f, exponent / 2)),
-        second_(std::ldexp(1.0f, exponent - exponent / 2)) {}
-  float operator()(float value) const { return value * first_ * second_; }
-
- private:
-  float first_;
-  float second_;
-};
-
-// E8M0 of a block whose largest value has these bits.
-uint8_t mx_scale(uint32_t largest, int most_exponent) {
-  if (largest >= kInfinityBits) return kNanScale;
-  if (largest == 0) return 0;
-  const int exponent = std::ilogb(std::bit_cast<float>(largest)) - most_exponent;
-  return static_cast<uint8_t>(std::max(exponent, -kScaleBias) + kScaleBias);
-}
-
-// The bytes of an MX block's scale, and its values over the scale, which is exact but for subnormal
-// results, within +-most; zeros where a value is no number.
-std::array<float, kMxBlock> scaled(Values values, int most_exponent, float most, Bytes bytes) {
-  const uint8_t scale = mx_scale(largest_bits(values), most_exponent);
-  bytes[0] = std::byte{scale};
-  std::array<float, kMxBlock> elements{};
-  if (scale == kNanScale) return elements;
-  const PowerOfTwo inverse(kScaleBias - scale);
-  for (size_t i = 0; i < values.size(); ++i) {
-    elements[i] = std::clamp(inverse(values[i]), -most, most);
-  }
-  return elements;
-}
-
-void fill_nan(std::span<float> values) {
-  std::ranges::fill(values, std::numeric_limits<float>::quiet_NaN());
-}
-
-void encode_mx8(Values values, Bytes bytes) {
-  constexpr int kMostExponent = 8;
-  constexpr float kMost = 448;
-  const std::array<float, kMxBlock> elements = scaled(values, kMostExponent, kMost, bytes);
-  narrow(&bytes[1], elements.data(), values.size(), DType::f8e4m3);
-}
-
-void decode_mx(ConstBytes bytes, std::span<float> values) {
-  const auto scale = std::to_integer<uint8_t>(bytes[0]);
-  if (scale == kNanScale) return fill_nan(values);
-  const PowerOfTwo scaling(scale - kScaleBias);
-  for (float& value : values) value = scaling(value);
-}
-
-void decode_mx8(ConstBytes bytes, std::span<float> values) {
-  widen(values.data(), &bytes[1], values.size(), DType::f8e4m3);
-  decode_mx(bytes, values);
-}
-
-// E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Halfway values go to the even code.
-uint8_t e2m1(float value) {
-  const float x = std::abs(value);
-  const int code = (x > 0.25f) + (x >= 0.75f) + (x > 1.25f) + (x >= 1.75f) + (x > 2.5f) +
-                   (x >= 3.5f) + (x > 5.0f);
-  return static_cast<uint8_t>(code | (std::signbit(value) ? 8 : 0));
-}
-constexpr std::array<float, 16> kE2m1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                         -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-
-void encode_mx4(Values values, Bytes bytes) {
-  constexpr int kMostExponent = 2;
-  constexpr float kMost = 6;
-  const std::array<float, kMxBlock> elements = scaled(values, kMostExponent, kMost, bytes);
-  for (size_t i = 0; i < values.size(); i += 2) {
-    bytes[1 + i / 2] = static_cast<std::byte>(e2m1(elements[i]) | e2m1(elements[i + 1]) << 4);
-  }
-}
-
-void decode_mx4(ConstBytes bytes, std::span<float> values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto two = std::to_integer<unsigned>(bytes[1 + i / 2]);
-    values[i] = kE2m1[i % 2 == 0 ? two & 15 : two >> 4];
-  }
-  decode_mx(bytes, values);
-}
-
-void encode_int8(Values values, Bytes bytes) {
-  const uint32_t largest = largest_bits(values);
-  constexpr float kMost = 127;
-  const float scale = largest >= kInfinityBits ? std::numeric_limits<float>::quiet_NaN()
-                                               : std::bit_cast<float>(largest) / kMost;
-  std::memcpy(bytes.data(), &scale, sizeof(scale));
-  const bool is_zero = !(scale > 0);
-  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even.
-  constexpr float kRound = 12582912.0f;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float x = is_zero ? 0.0f : std::clamp(values[i] / scale, -kMost, kMost);
-    const float whole = x + kRound - kRound;
-    bytes[sizeof(scale) + i] = static_cast<std::byte>(static_cast<int8_t>(whole));
-  }
-}
-
-void decode_int8(ConstBytes bytes, std::span<float> values) {
-  float scale = 0;
-  std::memcpy(&scale, bytes.data(), sizeof(scale));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = scale * static_cast<float>(static_cast<int8_t>(bytes[sizeof(scale) + i]));
-  }
-}
 
 constexpr uint32_t kPaddingBits = 0x7fc0b10cU;
 
@@ -191,17 +65,11 @@ void decode_sign(ConstBytes bytes, std::span<float> values) {
 
 struct Format {
   std::string_view name;
-  size_t block;
   size_t scale_bytes;
-  size_t bits;                                 // of a value
-  void (*encode)(Values values, Bytes bytes);  // a block
-  void (*decode)(ConstBytes bytes, std::span<float> values);
+  size_t bits;  // of a value
 };
 constexpr std::array<Format, 4> kFormats = {
-    {{"mx8", kMxBlock, 1, 8, encode_mx8, decode_mx8},
-     {"mx4", kMxBlock, 1, 4, encode_mx4, decode_mx4},
-     {"int8", kLargeBlock, sizeof(float), 8, encode_int8, decode_int8},
-     {"sign", kLargeBlock, sizeof(float), 1, encode_sign, decode_sign}}};
+    {{"mx8", 1, 8}, {"mx4", 1, 4}, {"int8", sizeof(float), 8}, {"sign", sizeof(float), 1}}};
 
 const Format& of(BlockFormat format) { return kFormats[static_cast<size_t>(format)]; }
 
@@ -209,16 +77,49 @@ size_t block_bytes(const Format& format, size_t count) {
   return format.scale_bytes + (count * format.bits + 7) / 8;
 }
 
-// body(first value, values, first byte, bytes) of each block.
-template <typename Body>
-void for_each_block(const Format& format, size_t count, const Body& body) {
-  size_t at = 0;
-  for (size_t first = 0; first < count; first += format.block) {
-    const size_t values = std::min(format.block, count - first);
-    const size_t bytes = block_bytes(format, values);
-    body(first, values, at, bytes);
-    at += bytes;
+constexpr size_t kLongestBlock = values_of(element_of(BlockFormat::int8));
+constexpr size_t kMostBytes = size_of(element_of(BlockFormat::int8));
+
+// Blocks that have their whole length.
+void encode_whole(BlockFormat format, const float* values, std::byte* bytes, size_t blocks) {
+  if (format != BlockFormat::sign) {
+    return kernels::selected_kernels().encode[static_cast<size_t>(format)](bytes, values, blocks);
   }
+  const DType element = element_of(format);
+  for (size_t block = 0; block < blocks; ++block) {
+    encode_sign({values + block * values_of(element), values_of(element)},
+                {bytes + block * size_of(element), size_of(element)});
+  }
+}
+
+void decode_whole(BlockFormat format, const std::byte* bytes, float* values, size_t blocks) {
+  if (format != BlockFormat::sign) {
+    return kernels::selected_kernels().decode[static_cast<size_t>(format)](values, bytes, blocks);
+  }
+  const DType element = element_of(format);
+  for (size_t block = 0; block < blocks; ++block) {
+    decode_sign({bytes + block * size_of(element), size_of(element)},
+                {values + block * values_of(element), values_of(element)});
+  }
+}
+
+// A shorter block is the beginning of one that zeros follow.
+void encode_short(BlockFormat format, Values values, Bytes bytes) {
+  if (format == BlockFormat::sign) return encode_sign(values, bytes);
+  std::array<float, kLongestBlock> whole{};
+  std::array<std::byte, kMostBytes> encoded;
+  std::ranges::copy(values, whole.begin());
+  encode_whole(format, whole.data(), encoded.data(), 1);
+  std::copy_n(encoded.begin(), bytes.size(), bytes.begin());
+}
+
+void decode_short(BlockFormat format, ConstBytes bytes, std::span<float> values) {
+  if (format == BlockFormat::sign) return decode_sign(bytes, values);
+  std::array<std::byte, kMostBytes> encoded{};
+  std::array<float, kLongestBlock> whole;
+  std::ranges::copy(bytes, encoded.begin());
+  decode_whole(format, encoded.data(), whole.data(), 1);
+  std::copy_n(whole.begin(), values.size(), values.begin());
 }
 
 }  // namespace
@@ -238,23 +139,26 @@ float padding(BlockFormat format) {
 size_t block_of(BlockFormat format) { return values_of(element_of(format)); }
 
 size_t bytes_of(BlockFormat format, size_t count) {
-  const Format& its = of(format);
-  const size_t rest = count % its.block;
-  return count / its.block * block_bytes(its, its.block) + (rest > 0 ? block_bytes(its, rest) : 0);
+  const size_t block = block_of(format);
+  const size_t rest = count % block;
+  return count / block * size_of(element_of(format)) +
+         (rest > 0 ? block_bytes(of(format), rest) : 0);
 }
 
 void encode(BlockFormat format, Values values, Bytes bytes) {
-  const Format& its = of(format);
-  for_each_block(its, values.size(), [&](size_t first, size_t count, size_t at, size_t size) {
-    its.encode(values.subspan(first, count), bytes.subspan(at, size));
-  });
+  const size_t blocks = values.size() / block_of(format);
+  encode_whole(format, values.data(), bytes.data(), blocks);
+  const size_t whole = blocks * block_of(format);
+  if (whole == values.size()) return;
+  encode_short(format, values.subspan(whole), bytes.subspan(blocks * size_of(element_of(format))));
 }
 
 void decode(BlockFormat format, ConstBytes bytes, std::span<float> values) {
-  const Format& its = of(format);
-  for_each_block(its, values.size(), [&](size_t first, size_t count, size_t at, size_t size) {
-    its.decode(bytes.subspan(at, size), values.subspan(first, count));
-  });
+  const size_t blocks = values.size() / block_of(format);
+  decode_whole(format, bytes.data(), values.data(), blocks);
+  const size_t whole = blocks * block_of(format);
+  if (whole == values.size()) return;
+  decode_short(format, bytes.subspan(blocks * size_of(element_of(format))), values.subspan(whole));
 }
 
 }  // namespace tutti

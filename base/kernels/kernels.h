@@ -1,6 +1,8 @@
 // The kernels of base/reduce.h, as each instruction set offers them.
 #pragma once
 
+#include <array>
+
 #include "base/dtype.h"
 #include "base/reduce.h"
 #include "base/reduce_op.h"
@@ -20,7 +22,12 @@ struct Kernels {
   Convert (*widen)(DType type);
   Convert (*narrow)(DType type);
   Scale (*scale)(DType type);
+  // Whole blocks of mx8, mx4 and int8, from floats and to floats (kernels/blocks.h).
+  std::array<Convert, 3> encode;
+  std::array<Convert, 3> decode;
 };
+// Those of the instruction set in use.
+const Kernels& selected_kernels();
 
 namespace baseline {
 extern const Kernels kKernels;

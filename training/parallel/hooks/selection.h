@@ -1,5 +1,5 @@
-// Compression of some parameters: those whose names fit a pattern are taken out of their buckets and
-// compressed, the rest of the buckets is summed as it is.
+// Compression of some parameters: those whose names fit a pattern are taken out of their buckets
+// and compressed, the rest of the buckets is summed as it is.
 //
 //   bucket      | wte | ln.bias | attn.weight | ln.weight |
 //   compressed  | wte | attn.weight |         plain  | ln.bias | ln.weight |

@@ -1,6 +1,6 @@
-// Gradients are sent whole in the first steps, and compressed in those after: early gradients change
-// fast, and errors that are fed back late harm most then (Lin et al.: Deep gradient compression,
-// 2018, section 3.3).
+// Gradients are sent whole in the first steps, and compressed in those after: early gradients
+// change fast, and errors that are fed back late harm most then (Lin et al.: Deep gradient
+// compression, 2018, section 3.3).
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,190 @@
+// Whole blocks of base/block_format.h, in plain loops that the compiler turns into vector code.
+// Compiled once per instruction set, as convert.h is, and with its rules.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/kernels/convert.h"
+
+namespace tutti::kernels {
+namespace {
+
+constexpr uint32_t kInfinityBits = 0x7f800000U;
+constexpr uint8_t kNanScale = 0xff;
+constexpr int kScaleBias = 127;  // of E8M0
+constexpr size_t kMxValues = 32;
+constexpr size_t kInt8Values = 256;
+
+template <size_t kCount>
+inline void load_block(const void* values, size_t block, float* to) {
+  __builtin_memcpy(to, static_cast<const float*>(values) + block * kCount, kCount * sizeof(float));
+}
+
+// The largest magnitude, as bits: of floats without signs these are ordered as the values are, NaNs
+// last.
+template <size_t kCount>
+inline uint32_t largest_bits(const float* values) {
+  uint32_t most = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, values[i]) & 0x7fffffffU;
+    most = bits > most ? bits : most;
+  }
+  return most;
+}
+
+// 2^exponent, from 2^-126 to 2^127.
+inline float power_of_two(int exponent) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+// E8M0 of a block whose largest value has these bits.
+inline uint8_t mx_scale(uint32_t largest, int most_exponent) {
+  if (largest >= kInfinityBits) return kNanScale;
+  if (largest == 0) return 0;
+  const int field = static_cast<int>(largest >> 23);
+  const int exponent = field > 0 ? field - 127 : -118 - __builtin_clz(largest);
+  const int scale = exponent - most_exponent;
+  return static_cast<uint8_t>((scale < -kScaleBias ? -kScaleBias : scale) + kScaleBias);
+}
+
+// Multiplies by 2^exponent, for exponents that no float has, too: in two steps.
+inline void multiply(float* values, int exponent) {
+  const int half = exponent / 2;
+  const float first = power_of_two(half);
+  const float second = power_of_two(exponent - half);
+  for (size_t i = 0; i < kMxValues; ++i) values[i] = values[i] * first * second;
+}
+
+inline float clamped(float value, float most) {
+  const float above = value < -most ? -most : value;
+  return above > most ? most : above;
+}
+
+// The values over their scale, within +-most; zeros where a value is no number.
+inline uint8_t scale_down(float* values, int most_exponent, float most) {
+  const uint8_t scale = mx_scale(largest_bits<kMxValues>(values), most_exponent);
+  if (scale == kNanScale) {
+    for (size_t i = 0; i < kMxValues; ++i) values[i] = 0;
+    return scale;
+  }
+  multiply(values, kScaleBias - scale);
+  for (size_t i = 0; i < kMxValues; ++i) values[i] = clamped(values[i], most);
+  return scale;
+}
+
+inline void scale_up(float* values, uint8_t scale) {
+  if (scale == kNanScale) {
+    for (size_t i = 0; i < kMxValues; ++i) values[i] = __builtin_nanf("");
+    return;
+  }
+  multiply(values, scale - kScaleBias);
+}
+
+void encode_mx8(void* blocks, const void* values, size_t count) {
+  constexpr size_t kBytes = 1 + kMxValues;
+  auto* to = static_cast<uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, to += kBytes) {
+    float at[kMxValues];
+    load_block<kMxValues>(values, block, at);
+    to[0] = scale_down(at, 8, 448);
+    for (size_t i = 0; i < kMxValues; ++i) to[1 + i] = F8E4M3::narrow(at[i]);
+  }
+}
+
+void decode_mx8(void* values, const void* blocks, size_t count) {
+  constexpr size_t kBytes = 1 + kMxValues;
+  const auto* from = static_cast<const uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, from += kBytes) {
+    float at[kMxValues];
+    for (size_t i = 0; i < kMxValues; ++i) at[i] = F8E4M3::widen(from[1 + i]);
+    scale_up(at, from[0]);
+    __builtin_memcpy(static_cast<float*>(values) + block * kMxValues, at, sizeof(at));
+  }
+}
+
+// E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Halfway values go to the even code.
+inline uint32_t e2m1(float value) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  const float x = __builtin_bit_cast(float, bits & 0x7fffffffU);
+  const uint32_t code = uint32_t{x > 0.25f} + uint32_t{x >= 0.75f} + uint32_t{x > 1.25f} +
+                        uint32_t{x >= 1.75f} + uint32_t{x > 2.5f} + uint32_t{x >= 3.5f} +
+                        uint32_t{x > 5.0f};
+  return code | (bits >> 31) << 3;
+}
+
+// Its value: from code 2 on, 1 or 1.5 times a power of two.
+inline float value_of_e2m1(uint32_t code) {
+  const uint32_t magnitude = code & 7;
+  const uint32_t normal = (126 + (magnitude >> 1)) << 23 | (magnitude & 1) << 22;
+  const uint32_t half = magnitude == 1 ? __builtin_bit_cast(uint32_t, 0.5f) : 0;
+  return __builtin_bit_cast(float, (magnitude > 1 ? normal : half) | (code & 8) << 28);
+}
+
+void encode_mx4(void* blocks, const void* values, size_t count) {
+  constexpr size_t kBytes = 1 + kMxValues / 2;
+  auto* to = static_cast<uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, to += kBytes) {
+    float at[kMxValues];
+    load_block<kMxValues>(values, block, at);
+    to[0] = scale_down(at, 2, 6);
+    uint32_t codes[kMxValues];
+    for (size_t i = 0; i < kMxValues; ++i) codes[i] = e2m1(at[i]);
+    for (size_t i = 0; i < kMxValues / 2; ++i) {
+      to[1 + i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
+    }
+  }
+}
+
+void decode_mx4(void* values, const void* blocks, size_t count) {
+  constexpr size_t kBytes = 1 + kMxValues / 2;
+  const auto* from = static_cast<const uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, from += kBytes) {
+    float at[kMxValues];
+    for (size_t i = 0; i < kMxValues / 2; ++i) {
+      at[2 * i] = value_of_e2m1(from[1 + i] & 15U);
+      at[2 * i + 1] = value_of_e2m1(uint32_t{from[1 + i]} >> 4);
+    }
+    scale_up(at, from[0]);
+    __builtin_memcpy(static_cast<float*>(values) + block * kMxValues, at, sizeof(at));
+  }
+}
+
+void encode_int8(void* blocks, const void* values, size_t count) {
+  constexpr size_t kBytes = sizeof(float) + kInt8Values;
+  constexpr float kMost = 127;
+  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even.
+  constexpr float kRound = 12582912.0f;
+  auto* to = static_cast<uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, to += kBytes) {
+    float at[kInt8Values];
+    load_block<kInt8Values>(values, block, at);
+    const uint32_t largest = largest_bits<kInt8Values>(at);
+    const float scale = largest >= kInfinityBits ? __builtin_nanf("")
+                                                 : __builtin_bit_cast(float, largest) / kMost;
+    __builtin_memcpy(to, &scale, sizeof(scale));
+    const bool is_zero = !(scale > 0);
+    for (size_t i = 0; i < kInt8Values; ++i) {
+      const float x = is_zero ? 0.0f : clamped(at[i] / scale, kMost);
+      const int32_t whole = static_cast<int32_t>(x + kRound - kRound);
+      to[sizeof(scale) + i] = static_cast<uint8_t>(static_cast<int8_t>(whole));
+    }
+  }
+}
+
+void decode_int8(void* values, const void* blocks, size_t count) {
+  constexpr size_t kBytes = sizeof(float) + kInt8Values;
+  const auto* from = static_cast<const uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, from += kBytes) {
+    float scale = 0;
+    __builtin_memcpy(&scale, from, sizeof(scale));
+    float at[kInt8Values];
+    for (size_t i = 0; i < kInt8Values; ++i) {
+      at[i] = scale * static_cast<float>(static_cast<int8_t>(from[sizeof(scale) + i]));
+    }
+    __builtin_memcpy(static_cast<float*>(values) + block * kInt8Values, at, sizeof(at));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::kernels

@@ -376,6 +376,10 @@ bool is_on_device(const Request& request, const CommunicatorImpl& comm) {
 
 void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Request& request,
                      const CallOptions& options) {
+  if (request.combines) {
+    throw Error(ErrorCode::unsupported, "recv_reduce: the buffer is device memory",
+                {.remedy = "receive into another buffer, and add that"});
+  }
   if (!internal::in_group()) return impl->run_on_device(request, options);
   const bool receives = request.collective == Collective::send_recv && !request.sends;
   const auto put = [comm = std::weak_ptr(impl), request, options,
@@ -418,6 +422,15 @@ void Communicator::run(const Request& request, const CallOptions& options) {
 
 MessageInfo Communicator::recv(Buffer buffer, int from, const CallOptions& options) {
   const Request request = Request::recv(buffer, from);
+  const bool is_simple = !internal::in_group() && buffer.space == MemorySpace::host;
+  if (is_simple) return in_queue(impl_, options)->receive(request, options);
+  start(request, options);
+  return {};
+}
+
+MessageInfo Communicator::recv_reduce(Buffer buffer, int from, Reduction op,
+                                      const CallOptions& options) {
+  const Request request = Request::recv_reduce(buffer, from, std::move(op));
   const bool is_simple = !internal::in_group() && buffer.space == MemorySpace::host;
   if (is_simple) return in_queue(impl_, options)->receive(request, options);
   start(request, options);

@@ -453,6 +453,13 @@ class Communicator {
   Work recv_async(Buffer buffer, int from, const CallOptions& options = {}) {
     return start(Request::recv(buffer, from), options);
   }
+  // buffer[i] = buffer[i] op what is received (Request::recv_reduce).
+  MessageInfo recv_reduce(Buffer buffer, int from, Reduction op = ReduceOp::sum,
+                          const CallOptions& options = {});
+  Work recv_reduce_async(Buffer buffer, int from, Reduction op = ReduceOp::sum,
+                         const CallOptions& options = {}) {
+    return start(Request::recv_reduce(buffer, from, std::move(op)), options);
+  }
   // The message that the next receive of this kind would take; nothing where none is there yet.
   std::optional<MessageInfo> probe(int from = kAnySource, int tag = kAnyTag);
   // Blocks until it is there.

@@ -26,7 +26,10 @@ class Checker {
     if (request_.collective > Collective::exscan) {
       refuse(cat("there is no collective ", static_cast<int>(request_.collective)));
     }
-    if (!reduces(request_.collective)) request_.op = {};
+    const bool combines =
+        request_.collective == Collective::send_recv && !request_.sends && request_.combines;
+    request_.combines = combines;
+    if (!reduces(request_.collective) && !combines) request_.op = {};
     if (!has_variant(request_.collective)) {
       request_.uneven = false;
       request_.input_blocks = request_.output_blocks = {};
@@ -94,6 +97,7 @@ class Checker {
     } else {
       request_.input = {nullptr, 0, request_.output.dtype};
       check_memory(request_.output, "buffer");
+      if (request_.combines) check_combination();
     }
     request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
@@ -228,6 +232,14 @@ class Checker {
     if (op.op == ReduceOp::user) check_width(op.function->width);
   }
 
+  void check_combination() const {
+    check_op();
+    const ReduceOp op = request_.op.op;
+    if (op != ReduceOp::avg && op != ReduceOp::premul_sum) return;
+    refuse(cat("a receive does not combine by ", name(op)),
+           {.remedy = "take sum, and divide or multiply what is sent"});
+  }
+
   // No value of the operator's may lie across the end of a buffer or block.
   void check_width(uint64_t width) const {
     if (width == 1) return;
@@ -336,6 +348,12 @@ Request Request::exscan(ConstBuffer input, Buffer output, Reduction op) {
 Request Request::barrier() { return {}; }
 Request Request::send(ConstBuffer buffer, int to) {
   return {.collective = Collective::send_recv, .input = buffer, .root = to, .sends = true};
+}
+Request Request::recv_reduce(Buffer buffer, int from, Reduction op) {
+  Request request = recv(buffer, from);
+  request.op = std::move(op);
+  request.combines = true;
+  return request;
 }
 Request Request::recv(Buffer buffer, int from) {
   return {.collective = Collective::send_recv, .output = buffer, .root = from};

@@ -46,11 +46,12 @@ struct Request {
   ConstBuffer input;
   Buffer output;
   Reduction op;
-  int root = 0;         // send_recv: the other rank; of a receive also kAnySource
-  bool sends = false;   // send_recv
-  bool own = false;     // send_recv: the library's, apart from those of callers
-  uint64_t count = 0;   // elements of one block (of the buffer, where there are no blocks)
-  bool uneven = false;  // a v-variant, with blocks that are not all of one length:
+  int root = 0;           // send_recv: the other rank; of a receive also kAnySource
+  bool sends = false;     // send_recv
+  bool own = false;       // send_recv: the library's, apart from those of callers
+  bool combines = false;  // of a receive: by op, with what its buffer has
+  uint64_t count = 0;     // elements of one block (of the buffer, where there are no blocks)
+  bool uneven = false;    // a v-variant, with blocks that are not all of one length:
   Blocks input_blocks;
   Blocks output_blocks;
 
@@ -99,6 +100,9 @@ struct Request {
   // sender to test or wait, or TUTTI_PROGRESS_THREAD.
   static Request send(ConstBuffer buffer, int to);
   static Request recv(Buffer buffer, int from);
+  // buffer[i] = buffer[i] op what is received, when all of it is there; by any operator but avg and
+  // premul_sum. The buffer is read and written then only. Of host memory.
+  static Request recv_reduce(Buffer buffer, int from, Reduction op);
 
   // Each rank knows its own blocks only (gatherv, scatterv, all_to_allv).
   bool blocks_are_private() const {

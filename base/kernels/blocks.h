@@ -160,8 +160,8 @@ void encode_int8(void* blocks, const void* values, size_t count) {
     float at[kInt8Values];
     load_block<kInt8Values>(values, block, at);
     const uint32_t largest = largest_bits<kInt8Values>(at);
-    const float scale = largest >= kInfinityBits ? __builtin_nanf("")
-                                                 : __builtin_bit_cast(float, largest) / kMost;
+    const float scale =
+        largest >= kInfinityBits ? __builtin_nanf("") : __builtin_bit_cast(float, largest) / kMost;
     __builtin_memcpy(to, &scale, sizeof(scale));
     const bool is_zero = !(scale > 0);
     for (size_t i = 0; i < kInt8Values; ++i) {

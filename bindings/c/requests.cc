@@ -47,7 +47,8 @@ Reduction reduction_of(const tutti_request_t& given) {
 Request request_of(const tutti_request_t* pointer, const Communicator& comm) {
   checked(pointer, "the request");
   const tutti_request_t given = known_part(pointer, "tutti_request_t");
-  const bool receives = given.collective == TUTTI_RECV;
+  const bool combines = given.collective == TUTTI_RECV_REDUCE;
+  const bool receives = given.collective == TUTTI_RECV || combines;
   if (!receives && (given.collective < 0 || given.collective > TUTTI_EXSCAN)) {
     invalid(cat("collective ", given.collective, " is no tutti_collective_t"));
   }
@@ -60,7 +61,8 @@ Request request_of(const tutti_request_t* pointer, const Communicator& comm) {
     if (!receives) request.input = const_buffer_from(given.input);
     if (!point_to_point || receives) request.output = buffer_from(given.output);
   }
-  if (reduces(request.collective)) request.op = reduction_of(given);
+  request.combines = combines;
+  if (reduces(request.collective) || combines) request.op = reduction_of(given);
   request.uneven = given.uneven != 0;
   if (request.uneven) {
     const bool everywhere = !has_root(request.collective) || comm.rank() == request.root;

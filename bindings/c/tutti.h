@@ -141,7 +141,8 @@ enum {
   TUTTI_ALL_TO_ALL = 9,
   TUTTI_SCAN = 10,
   TUTTI_EXSCAN = 11,
-  TUTTI_RECV = 12
+  TUTTI_RECV = 12,
+  TUTTI_RECV_REDUCE = 13 /* output[i] = output[i] op what is received; not AVG, PREMUL_SUM */
 };
 
 typedef int32_t tutti_space_t;

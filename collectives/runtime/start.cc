@@ -19,9 +19,12 @@ namespace {
 }
 
 [[noreturn]] void refuse_shorter_message() {
-  throw Error(ErrorCode::unsupported,
-              "a receive that may be shorter: elements in blocks do not tell how many they are",
-              {.remedy = "leave CallOptions::wire plain, or receive as many as are sent"});
+  throw Error(
+      ErrorCode::unsupported,
+      "a receive that may be shorter neither combines nor has elements that travel in another "
+      "format",
+      {.cause = "blocks do not tell how many elements they have",
+       .remedy = "receive as many as are sent"});
 }
 
 }  // namespace
@@ -30,7 +33,9 @@ inline void CommunicatorImpl::plan(const Request& request, const CallOptions& op
                                    Operation& operation) {
   if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
   operation.timeout = options.timeout.value_or(timeout_);
-  if (options.wire != WireFormat::plain) return plan_encoded(request, options, operation);
+  if (options.wire != WireFormat::plain || request.combines) {
+    return plan_encoded(request, options, operation);
+  }
   if (operation.encoded) operation.encoded.reset();
   operation.compiled = compiler_.compiled(request, options);
   operation.input = static_cast<const std::byte*>(request.input.data);
@@ -43,7 +48,8 @@ void CommunicatorImpl::plan_encoded(const Request& request, const CallOptions& o
   tutti::complete(whole, rank_, size());
   CallOptions plain = options;
   plain.wire = WireFormat::plain;
-  if (whole.collective == Collective::barrier) return plan(whole, plain, operation);
+  const bool is_plain = options.wire == WireFormat::plain && !whole.combines;
+  if (is_plain || whole.collective == Collective::barrier) return plan(whole, plain, operation);
   if (options.may_be_shorter) refuse_shorter_message();
   operation.encoded = std::make_shared<const EncodedCall>(whole, options.wire, rank_, size());
   const Request& encoded = operation.encoded->request();

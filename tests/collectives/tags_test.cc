@@ -105,6 +105,59 @@ TEST_P(Tags, GoFromLibraryMemoryAsWell) {
   });
 }
 
+// Early and late ones, of itself and of others, from anybody.
+TEST_P(Tags, ReceivesThatReduceCombine) {
+  testing::run_ranks(3, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    for (const size_t count : kCounts) {
+      for (int tag = 0; tag < 2; ++tag) {
+        if (tag == 1) comm.barrier();  // the second message is there before it is asked for
+        std::vector<Work> works;
+        const Values out = message(count, job.rank);
+        works.push_back(comm.send_async(from(out), 0, {.tag = tag}));
+        if (job.rank == 0) {
+          Values sum(count, 7);
+          for (int i = 0; i < 2; ++i) {
+            const MessageInfo got =
+                comm.recv_reduce(into(sum), kAnySource, ReduceOp::sum, {.tag = tag});
+            EXPECT_EQ(got.count, count);
+            EXPECT_EQ(got.dtype, DType::i32);
+          }
+          Work last = comm.recv_reduce_async(into(sum), kAnySource, ReduceOp::sum, {.tag = tag});
+          last.wait();
+          Values wanted(count, 7);
+          for (int rank = 0; rank < 3; ++rank) {
+            const Values its = message(count, rank);
+            for (size_t i = 0; i < count; ++i) wanted[i] += its[i];
+          }
+          EXPECT_EQ(sum, wanted);
+        }
+        for (Work& work : works) work.wait();
+      }
+    }
+    Values own(3, 1);
+    EXPECT_THROW(comm.recv_reduce(into(own), 0, ReduceOp::avg), Error);
+    EXPECT_THROW(comm.recv_reduce(into(own), 0, ReduceOp::minloc), Error);
+    EXPECT_THROW(comm.recv_reduce(into(own), 0, ReduceOp::sum, {.may_be_shorter = true}), Error);
+  });
+}
+
+TEST_P(Tags, ReceivesThatReduceTravelInOtherFormats) {
+  testing::run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<float> values(100, static_cast<float>(job.rank + 1));
+    if (job.rank == 0) {
+      comm.send(values, 1, {.wire = WireFormat::mx8});
+    } else {
+      comm.recv_reduce(values, 0, ReduceOp::max, {.wire = WireFormat::mx8});
+      EXPECT_EQ(values, std::vector<float>(100, 2));
+      comm.recv_reduce(values, 0, ReduceOp::sum, {.wire = WireFormat::mx8});
+      EXPECT_EQ(values, std::vector<float>(100, 3));
+    }
+    if (job.rank == 0) comm.send(values, 1, {.wire = WireFormat::mx8});
+  });
+}
+
 TEST_P(Tags, ComeFromAnySource) {
   for (const int ranks : {2, 3, 5, 8}) {
     testing::run_ranks(ranks, [](const Job& job) {

@@ -58,7 +58,8 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   request.options.queue = queue;
   if (wire) request.options.wire = wire_from(*wire);
   auto& communicator = *nb::inst_ptr<Communicator>(self);
-  return {self, communicator.start(request), result, collective == TUTTI_RECV};
+  return {self, communicator.start(request), result,
+          collective == TUTTI_RECV || collective == TUTTI_RECV_REDUCE};
 }
 
 nb::object told(const std::optional<tutti_message_t>& message) {

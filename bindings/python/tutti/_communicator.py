@@ -24,7 +24,7 @@ ANY_TAG = -1
 
 # As in the C interface.
 _ALL_REDUCE, _ALL_GATHER, _REDUCE_SCATTER, _BROADCAST, _REDUCE, _BARRIER, _SEND = range(7)
-_GATHER, _SCATTER, _ALL_TO_ALL, _SCAN, _EXSCAN, _RECV = range(7, 13)
+_GATHER, _SCATTER, _ALL_TO_ALL, _SCAN, _EXSCAN, _RECV, _RECV_REDUCE = range(7, 14)
 OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "minloc", "maxloc")
 WIRE_FORMATS = ("plain", "bf16", "f16", "f8e4m3", "f8e5m2", "mx8", "mx4", "int8", "sign")
 _NUMBER_OF_OP = {name: number for number, name in enumerate(OPS)}
@@ -388,6 +388,33 @@ class Communicator:
         """recv(), begun. The result is `out`; Work.message says what it was."""
         return self._handle.start(
             _RECV, None, out, out, 0, source, tag=tag, may_be_shorter=may_be_shorter, **options
+        )
+
+    def recv_reduce(
+        self,
+        out: Array,
+        source: int = ANY_SOURCE,
+        op: str = "sum",
+        tag: int = ANY_TAG,
+        **options: Unpack[Options],
+    ) -> Message:
+        """Combines what `out` has with the message that recv() would take, by any operator but
+        "avg". Says what it was."""
+        work = self.recv_reduce_async(out, source, op, tag, **options)
+        work._finish()
+        return work.message
+
+    def recv_reduce_async(
+        self,
+        out: Array,
+        source: int = ANY_SOURCE,
+        op: str = "sum",
+        tag: int = ANY_TAG,
+        **options: Unpack[Options],
+    ) -> Work:
+        """recv_reduce(), begun. The result is `out`; Work.message says what it was."""
+        return self._handle.start(
+            _RECV_REDUCE, None, out, out, number_of_op(op), source, tag=tag, **options
         )
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message:

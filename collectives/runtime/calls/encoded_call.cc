@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/block_format.h"
 #include "base/error.h"
@@ -25,7 +26,8 @@ Blocks blocks_of_elements(const Blocks& blocks, WireFormat format) {
   return encoded;
 }
 
-void check(const Request& request) {
+void check(const Request& request, WireFormat format) {
+  if (format == WireFormat::plain) return;
   if (request.dtype() != DType::f32) {
     throw Error(ErrorCode::invalid_argument,
                 cat(name(request.collective), " of ", name(request.dtype()),
@@ -65,13 +67,17 @@ uint64_t EncodedCall::elements_of(const std::vector<Run>& runs, WireFormat forma
 }
 
 EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, int size)
-    : element_(element_of(format)),
-      input_(static_cast<const float*>(request.input.data)),
-      output_(static_cast<float*>(request.output.data)),
+    : dtype_(request.dtype()),
+      element_(format == WireFormat::plain ? dtype_ : element_of(format)),
+      input_(request.input.data),
+      output_(request.output.data),
       has_result_(request.output.count > 0 &&
                   !(request.collective == Collective::exscan && rank == 0)),
+      combines_(request.combines),
       encoded_(request) {
-  check(request);
+  check(request, format);
+  if (combines_) combined_ = std::exchange(encoded_.op, {});
+  encoded_.combines = false;
   const Collective c = request.collective;
   sent_ = runs_of(request.input.count, request.input_blocks,
                   has_input_blocks(c) && request.input.count > 0 ? size : 1, format);
@@ -86,7 +92,10 @@ EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, in
   const bool in_place = c == Collective::all_reduce;
   const uint64_t bytes = size_of(element_);
   const uint64_t sent = in_place ? 0 : (encoded_.input.count * bytes + kLine - 1) / kLine * kLine;
-  memory_ = std::make_unique_for_overwrite<std::byte[]>(sent + encoded_.output.count * bytes);
+  const uint64_t received = (encoded_.output.count * bytes + kLine - 1) / kLine * kLine;
+  const uint64_t decoded = combines_ && travels() ? request.output.count * sizeof(float) : 0;
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(sent + received + decoded);
+  decoded_ = reinterpret_cast<float*>(memory_.get() + sent + received);
   encoded_.input.data = memory_.get();
   encoded_.output.data = memory_.get() + sent;
 }
@@ -98,34 +107,52 @@ uint64_t EncodedCall::values_received() const {
 }
 
 void EncodedCall::encode() const {
+  if (!travels()) return;
   auto* const elements = static_cast<std::byte*>(const_cast<void*>(encoded_.input.data));
+  const auto* const input = static_cast<const float*>(input_);
   const uint64_t values = values_of(element_);
   for (const Run& run : sent_) {
     std::byte* const to = elements + run.element * size_of(element_);
     const uint64_t whole = run.count / values;
-    narrow(to, input_ + run.first, whole, element_);
+    narrow(to, input + run.first, whole, element_);
     const uint64_t rest = run.count % values;
     if (rest == 0) continue;
     std::array<float, kMostBlockValues> last;
     last.fill(padding(block_format_of(element_)));
-    std::memcpy(last.data(), input_ + run.first + whole * values, rest * sizeof(float));
+    std::memcpy(last.data(), input + run.first + whole * values, rest * sizeof(float));
     narrow(to + whole * size_of(element_), last.data(), 1, element_);
   }
 }
 
 void EncodedCall::decode() const {
   if (!has_result_) return;
+  if (!combines_) return decode_into(static_cast<float*>(output_));
+  if (!travels()) return combine(encoded_.output.data);
+  decode_into(decoded_);
+  combine(decoded_);
+}
+
+void EncodedCall::combine(const void* received) const {
+  const uint64_t count = values_received();
+  if (combined_.op == ReduceOp::user) {
+    combined_.function->combine(output_, output_, received, count, dtype_);
+  } else {
+    reduce_kernel(dtype_, combined_.op)(output_, output_, received, count, {});
+  }
+}
+
+void EncodedCall::decode_into(float* output) const {
   const auto* const elements = static_cast<const std::byte*>(encoded_.output.data);
   const uint64_t values = values_of(element_);
   for (const Run& run : received_) {
     const std::byte* const from = elements + run.element * size_of(element_);
     const uint64_t whole = run.count / values;
-    widen(output_ + run.first, from, whole, element_);
+    widen(output + run.first, from, whole, element_);
     const uint64_t rest = run.count % values;
     if (rest == 0) continue;
     std::array<float, kMostBlockValues> last;
     widen(last.data(), from + whole * size_of(element_), 1, element_);
-    std::memcpy(output_ + run.first + whole * values, last.data(), rest * sizeof(float));
+    std::memcpy(output + run.first + whole * values, last.data(), rest * sizeof(float));
   }
 }
 

@@ -1,4 +1,5 @@
-// A call whose f32 elements travel in another format (CallOptions::wire):
+// A call that does more to its elements than to move them: they travel in another format
+// (CallOptions::wire), or a receive combines them with what it has (Request::combines).
 //
 //   input  f32 --encode--> elements --- the call, of these elements ---> elements --decode--> f32
 //
@@ -22,13 +23,14 @@ namespace tutti::internal {
 
 class EncodedCall {
  public:
-  // `request` is complete(), on `rank` of `size`; its buffers are not touched here. Throws
-  // Error(invalid_argument) where they are not f32, Error(unsupported) for operators of the
-  // caller's.
+  // `request` is complete(), on `rank` of `size`; its buffers are not touched here. Throws, for
+  // formats that are not plain, Error(invalid_argument) where they are not f32, and
+  // Error(unsupported) for operators of the caller's.
   EncodedCall(const Request& request, WireFormat format, int rank, int size);
 
   // On buffers of what travels; valid as long as this is.
   const Request& request() const { return encoded_; }
+  DType dtype() const { return dtype_; }  // of the caller's buffers
   uint64_t values_received() const;
   // Before the call starts, and after it is complete. Neither throws.
   void encode() const;
@@ -45,12 +47,20 @@ class EncodedCall {
                                   WireFormat format);
   static uint64_t elements_of(const std::vector<Run>& runs, WireFormat format);
 
+  bool travels() const { return element_ != dtype_; }  // in another format
+  void decode_into(float* output) const;
+  void combine(const void* received) const;
+
+  DType dtype_;
   DType element_;
   std::vector<Run> sent_;
   std::vector<Run> received_;
-  const float* input_;
-  float* output_;
+  const void* input_;
+  void* output_;
   bool has_result_;
+  bool combines_;
+  Reduction combined_;        // of a receive that combines
+  float* decoded_ = nullptr;  // in memory_, for one whose elements travel in another format
   std::unique_ptr<std::byte[]> memory_;
   Request encoded_;
 };

@@ -65,7 +65,7 @@ struct Operation {
   void decode() {
     if (!encoded) return;
     encoded->decode();
-    received.dtype = DType::f32;
+    received.dtype = encoded->dtype();
     received.count = encoded->values_received();
   }
   // The call that runs.

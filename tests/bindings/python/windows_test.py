@@ -83,6 +83,21 @@ def test_mistakes(world):
                 wrong()
 
 
+@on_ranks(2)
+def test_a_receive_that_reduces(world):
+    if world.rank == 0:
+        for value in (3.0, 5.0):
+            world.send(np.full(4, value), 1)
+        return
+    out = np.full(4, 2.0)
+    assert world.recv_reduce(out, 0).count == 4
+    assert out.tolist() == [5] * 4
+    assert world.recv_reduce_async(out, 0, "prod").wait() is out
+    assert out.tolist() == [25] * 4
+    with pytest.raises(tutti.Error, match="avg"):
+        world.recv_reduce(out, 0, "avg")
+
+
 @on_ranks(1, 3)
 def test_wire_formats(world):
     ones = np.ones(100, np.float32)

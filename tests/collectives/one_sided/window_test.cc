@@ -355,8 +355,10 @@ TEST_P(Windows, NameARankThatIsGone) {
     if (job.rank == 2) return;
     while (true) window.flush(2);  // some may be served before it has left
   });
-  ASSERT_TRUE(errors[0].has_value());
-  EXPECT_THAT(errors[0]->what(), HasSubstr("rank 2"));
+  ASSERT_TRUE(errors[0].has_value() && errors[1].has_value());
+  // The first to find out gives up, and the other may hear of that first.
+  const std::string told = std::string(errors[0]->what()) + errors[1]->what();
+  EXPECT_THAT(told, HasSubstr("rank 2"));
   EXPECT_FALSE(errors[2].has_value());
 }
 

@@ -185,7 +185,7 @@ void reduce_all(WireFormat wire, Data data, ReduceOp op, const Layout& layout, i
 std::vector<float> wire_reference(WireFormat wire, Data data, ReduceOp op, const Layout& layout,
                                   int rank, const Prepared& call) {
   Values output(layout.outputs(rank));
-  std::memset(output.data(), static_cast<int>(kUntouched), output.size() * sizeof(float));
+  std::ranges::fill(std::as_writable_bytes(std::span(output)), kUntouched);
   if (reduces(layout.collective)) {
     reduce_all(wire, data, op, layout, rank, call, output);
     return output;

@@ -133,7 +133,8 @@ class Checker {
 
   template <typename B>
   void check_memory(const B& buffer, std::string_view which) const {
-    if (static_cast<size_t>(buffer.dtype) >= kEveryDType) {
+    const size_t types = request_.encoded ? kEveryDType : kAllDTypes.size();
+    if (static_cast<size_t>(buffer.dtype) >= types) {
       refuse(cat(which, " has no known dtype"));
     }
     if (buffer.data == nullptr && buffer.count > 0) {

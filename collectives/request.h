@@ -50,8 +50,13 @@ struct Request {
   bool sends = false;     // send_recv
   bool own = false;       // send_recv: the library's, apart from those of callers
   bool combines = false;  // of a receive: by op, with what its buffer has
-  uint64_t count = 0;     // elements of one block (of the buffer, where there are no blocks)
-  bool uneven = false;    // a v-variant, with blocks that are not all of one length:
+  // The library's own, of what travels in another format: elements are blocks of values, and ranks
+  // whose calls have as many elements, but not as many values, differ in `tail`: how many values
+  // the last element of a buffer or block has (0: all), or a hash of uneven blocks' lengths.
+  bool encoded = false;
+  uint32_t tail = 0;
+  uint64_t count = 0;   // elements of one block (of the buffer, where there are no blocks)
+  bool uneven = false;  // a v-variant, with blocks that are not all of one length:
   Blocks input_blocks;
   Blocks output_blocks;
 

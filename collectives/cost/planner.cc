@@ -102,6 +102,14 @@ int Planner::typical_root(Collective collective, int root) {
   return known->second;
 }
 
+// Blocks of values are long: a message may have no room for one of each of its chunks.
+bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
+  if (!is_block(dtype)) return false;
+  const size_t widest = plan.program.scratch_chunks > 0 ? accumulator_bytes(dtype) : size_of(dtype);
+  return static_cast<size_t>(plan.program.chunks_per_message) * widest >
+         machine_.limits.collective_bytes();
+}
+
 // The promising ones first: the others are given up as soon as they take longer.
 const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
@@ -116,6 +124,7 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [rough, algorithm] : candidates) {
     const Plan& first = plans_of(*algorithm, wanted.root, false)[0];
+    if (is_too_wide(first, wanted.dtype)) continue;
     if (lower_bound(first, wanted.bytes, wanted.dtype, machine_) >= least) continue;
     const double seconds = price(*algorithm, wanted, least).seconds;
     if (best == nullptr || seconds < least) {

@@ -73,6 +73,7 @@ class Planner {
   // many ranks do not walk every program for each of them.
   int typical_root(Collective collective, int root);
   // As predict(), but for programs too long to walk.
+  bool is_too_wide(const Plan& plan, DType dtype) const;
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root, bool all_ranks);

@@ -44,9 +44,9 @@ void Channel::append(Bytes& message, const Header& header, const void* payload, 
 }
 
 // Under added_mutex_, so that messages leave in the order of their requests.
-Work Channel::dispatch(int rank) {
+std::optional<Work> Channel::dispatch(int rank) {
   Bytes& added = added_[static_cast<size_t>(rank)];
-  if (added.empty()) return {};
+  if (added.empty()) return std::nullopt;
   auto message = std::make_shared<Bytes>(std::exchange(added, {}));
   Work work = requests_.send_async(as_const_buffer(message->data(), message->size()), rank,
                                    {.tag = kRequestTag});
@@ -55,7 +55,7 @@ Work Channel::dispatch(int rank) {
 }
 
 void Channel::add(int rank, const Header& header, const void* payload, uint64_t bytes) {
-  Work full;
+  std::optional<Work> full;
   {
     const std::scoped_lock lock(added_mutex_);
     Bytes& added = added_[static_cast<size_t>(rank)];
@@ -67,7 +67,7 @@ void Channel::add(int rank, const Header& header, const void* payload, uint64_t 
 
 void Channel::send(int rank, const Header& header) {
   add(rank, header, nullptr, 0);
-  Work work;
+  std::optional<Work> work;
   {
     const std::scoped_lock lock(added_mutex_);
     work = dispatch(rank);
@@ -77,7 +77,7 @@ void Channel::send(int rank, const Header& header) {
 
 void Channel::send_added() {
   for (size_t rank = 0; rank < added_.size(); ++rank) {
-    Work work;
+    std::optional<Work> work;
     {
       const std::scoped_lock lock(added_mutex_);
       work = dispatch(static_cast<int>(rank));
@@ -100,12 +100,13 @@ void Channel::ask(int rank, Header header, void* answer, uint64_t bytes) {
 }
 
 // Bounds the messages in flight: waits for the one that many before.
-void Channel::hold_back(Work work) {
+void Channel::hold_back(std::optional<Work> work) {
+  if (!work) return;
   constexpr size_t kMostInFlight = 64;
   Work oldest;
   {
     const std::scoped_lock lock(sent_mutex_);
-    sent_.push_back(std::move(work));
+    sent_.push_back(std::move(*work));
     if (sent_.size() <= kMostInFlight) return;
     oldest = std::move(sent_.front());
     sent_.pop_front();
@@ -186,14 +187,28 @@ void Channel::receive_message() {
          &Channel::on_message);
 }
 
-// The sender has checked it: what does not fit was not sent by a window.
-void Channel::check_range(const Header& header) const {
-  const uint64_t all = part_->memory().size();
-  if (header.offset <= all && header.bytes <= all - header.offset) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("a request for ", header.bytes, " bytes at offset ", header.offset,
-                  " of a window's part of ", all),
+void Channel::refuse_request(const std::string& how) {
+  throw Error(ErrorCode::invalid_argument, cat("a request to a window ", how),
               {.where = "one-sided call", .cause = "the ranks have different programs"});
+}
+
+// The sender has checked it: what does not fit was not sent by a window.
+void Channel::check_request(const Header& header) const {
+  if (header.kind == Kind::signal) {
+    if (header.offset >= kSignals) refuse_request(cat("is a signal ", header.offset));
+    return;
+  }
+  if (header.kind > Kind::signal) return;
+  const uint64_t all = part_->memory().size();
+  if (header.offset > all || header.bytes > all - header.offset) {
+    refuse_request(cat("is for ", header.bytes, " bytes at offset ", header.offset, " of ", all));
+  }
+  const bool carries = header.kind == Kind::put || header.kind == Kind::accumulate;
+  const uint64_t rest = request_end_ - request_at_ - sizeof(Header);
+  if (carries && padded(header.bytes) > rest) refuse_request("was cut off");
+  if (header.kind == Kind::swap && header.bytes > sizeof(uint64_t)) {
+    refuse_request(cat("swaps ", header.bytes, " bytes"));
+  }
 }
 
 void Channel::on_message() {
@@ -207,11 +222,11 @@ void Channel::on_message() {
 // The next requests of the message, then the next message.
 void Channel::serve_message() {
   while (request_at_ < request_end_) {
+    if (request_end_ - request_at_ < sizeof(Header)) refuse_request("was cut off");
     Header header;
     std::memcpy(&header, request_.data() + request_at_, sizeof(header));
     const std::byte* const payload = request_.data() + request_at_ + sizeof(header);
-    const bool has_range = header.kind < Kind::signal;
-    if (has_range) check_range(header);
+    check_request(header);
     const bool carries = header.kind == Kind::put || header.kind == Kind::accumulate;
     request_at_ += sizeof(header) + (carries ? padded(header.bytes) : 0);
     if (header.kind == Kind::put_data) {

@@ -71,12 +71,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void on_message();
   void serve_message();
   void serve_request(const Header& header, const std::byte* payload);
-  void check_range(const Header& header) const;
+  [[noreturn]] static void refuse_request(const std::string& how);
+  void check_request(const Header& header) const;
   void answer(int to, int tag, const void* data, uint64_t bytes);
   void answer_with_memory(int to, const Header& header);
   void append(Bytes& message, const Header& header, const void* payload, uint64_t bytes);
-  Work dispatch(int rank);
-  void hold_back(Work work);
+  std::optional<Work> dispatch(int rank);
+  void hold_back(std::optional<Work> work);
   int next_tag() { return static_cast<int>(tags_.fetch_add(1) % (kLargestTag + 1U)); }
 
   // The communicators are destroyed first: messages in flight use what stands before them.

@@ -59,7 +59,8 @@ class OwnPart::Locked {
   const std::scoped_lock<std::mutex> lock_;
 };
 
-OwnPart::OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<void()> check)
+OwnPart::OwnPart(std::span<std::byte> memory, SharedPart shared,
+                 std::function<bool(int holder)> check)
     : memory_(memory), shared_(std::move(shared)), check_(std::move(check)) {}
 
 // Of threads of this process; of other processes none is kept out.

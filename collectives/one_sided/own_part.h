@@ -24,7 +24,7 @@ uint64_t swap(std::byte* at, uint64_t bytes, uint64_t expected, uint64_t desired
 class OwnPart {
  public:
   // `shared`: how others of the host have it; may be none. `check`: SharedPart::lock().
-  OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<void()> check);
+  OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<bool(int holder)> check);
 
   std::span<std::byte> memory() const { return memory_; }
   const SharedPart& shared() const { return shared_; }
@@ -46,7 +46,7 @@ class OwnPart {
 
   const std::span<std::byte> memory_;
   const SharedPart shared_;
-  const std::function<void()> check_;
+  const std::function<bool(int holder)> check_;
   std::array<std::atomic<uint64_t>, kSignals> own_signals_ = {};  // where none are shared
   mutable std::mutex mutex_;
 };

@@ -1,5 +1,7 @@
 #include "collectives/one_sided/shared_part.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -20,8 +22,10 @@ SharedPart::SharedPart(Paths& paths, const PartPlace& place, int ranks, int own,
   const std::shared_ptr<std::byte> control = paths.map(place.control, PartControl::bytes(ranks));
   if (data_ == nullptr || control == nullptr) return;
   reinterpret_cast<PartControl*>(control.get())->users.fetch_add(1);
-  control_ = {reinterpret_cast<PartControl*>(control.get()), [control](PartControl* mapped) {
-                mapped->users.fetch_sub(1);  // the last access
+  control_ = {reinterpret_cast<PartControl*>(control.get()),
+              [control, process = ::getpid()](PartControl* mapped) {
+                // The last access; a child of fork() has a copy of the mapping only.
+                if (::getpid() == process) mapped->users.fetch_sub(1);
               }};
   entry_ = &control_->entry(own);
 }
@@ -36,7 +40,7 @@ SharedPart::SharedPart(std::span<std::byte> data, const std::shared_ptr<void>& c
   entry_ = &control_->entry(own);
 }
 
-void SharedPart::wait_for_lock(const std::function<void()>& check) const {
+void SharedPart::wait_for_lock(const std::function<bool(int holder)>& check) const {
   constexpr int kSpins = 200;
   for (int tries = 1;; ++tries) {
     if (control_->lock.load(std::memory_order_relaxed) == 0 && try_lock()) return;
@@ -44,7 +48,12 @@ void SharedPart::wait_for_lock(const std::function<void()>& check) const {
       relax();
       continue;
     }
-    check();
+    uint32_t holder = control_->lock.load(std::memory_order_relaxed);
+    if (holder != 0 && check(static_cast<int>(holder) - 1) &&
+        control_->lock.compare_exchange_strong(holder, static_cast<uint32_t>(own_) + 1,
+                                               std::memory_order_acquire)) {
+      return;
+    }
     std::this_thread::yield();
   }
 }
@@ -60,20 +69,24 @@ void SharedPart::free_when_unused(const SharedPart& part, const std::shared_ptr<
   std::erase_if(left.parts, [](const auto& one) { return one.first.control().users.load() == 0; });
 }
 
-bool SharedPart::close(int ranks, const std::function<bool()>& is_over) const {
+bool SharedPart::close(int ranks, const std::function<bool(int rank)>& is_over) const {
   control_->closed.store(1, std::memory_order_seq_cst);
   heavy_fence();
   constexpr std::chrono::milliseconds kLongestPause(1);
   GrowingPause pause(kLongestPause);
+  bool is_empty = true;
   for (int rank = 0; rank < ranks; ++rank) {
     const PartControl::Entry& entry = control_->entry(rank);
     while (entry.of_first.load(std::memory_order_acquire) != 0 ||
            entry.of_others.load(std::memory_order_acquire) != 0) {
-      if (is_over()) return false;
+      if (is_over(rank)) {
+        is_empty = false;
+        break;
+      }
       pause.sleep();
     }
   }
-  return true;
+  return is_empty;
 }
 
 }  // namespace tutti::one_sided

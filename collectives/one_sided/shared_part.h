@@ -69,7 +69,10 @@ class SharedPart {
   std::byte* data() const { return data_.get(); }
   PartControl& control() const { return *control_; }
 
-  bool is_closed() const { return control_->closed.load(std::memory_order_acquire) != 0; }
+  bool is_closed() const {
+    return control_->closed.load(light_fences_ ? std::memory_order_acquire
+                                               : std::memory_order_seq_cst) != 0;
+  }
   enum class Entered : uint8_t { no, first, other };
   // `no` where the part is closed; else leave() follows.
   Entered enter() const {
@@ -96,17 +99,17 @@ class SharedPart {
     }
   }
 
-  // For who combines. `check` is called again and again while another rank has the lock: it throws
-  // where that will not let go of it any more.
+  // For who combines. check(rank) is called again and again while that rank has the lock: it is
+  // true where the rank has died, whose lock this one then has, and throws where all is over.
   template <typename Check>
   void lock(const Check& check) const {
     if (!try_lock()) wait_for_lock(check);
   }
   void unlock() const { control_->lock.store(0, std::memory_order_release); }
 
-  // By the owner: nobody enters from then on. Returns when nobody is inside, or `is_over` says that
-  // those who are will not come out: then false, and the memory must stay.
-  bool close(int ranks, const std::function<bool()>& is_over) const;
+  // By the owner: nobody enters from then on. Returns when nobody is inside; false where
+  // is_over(rank) says of some that they will not come out: then the memory must stay.
+  bool close(int ranks, const std::function<bool(int rank)>& is_over) const;
   // Takes over what the owner lets go of, and frees it once no other rank has it mapped: looked at
   // whenever a window ends.
   static void free_when_unused(const SharedPart& part, const std::shared_ptr<void>& memory);
@@ -118,7 +121,7 @@ class SharedPart {
     return control_->lock.compare_exchange_strong(nobody, static_cast<uint32_t>(own_) + 1,
                                                   std::memory_order_acquire);
   }
-  void wait_for_lock(const std::function<void()>& check) const;
+  void wait_for_lock(const std::function<bool(int holder)>& check) const;
 
   std::shared_ptr<std::byte> data_;
   std::shared_ptr<PartControl> control_;

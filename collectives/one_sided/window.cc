@@ -26,10 +26,19 @@ static_assert(Window::kSegment == one_sided::kSegment && Window::kSignals == one
 
 namespace {
 
-uint64_t bytes_in(const ConstBuffer& buffer) { return buffer.count * size_of(buffer.dtype); }
-
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorCode::invalid_argument, what, {.where = "one-sided call", .remedy = remedy});
+}
+
+uint64_t bytes_in(const ConstBuffer& buffer) {
+  if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) [[unlikely]] {
+    refuse("the buffer has no known dtype", "give one of DType");
+  }
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes)) [[unlikely]] {
+    refuse(cat(buffer.count, " elements are more than any memory"), "give a smaller count");
+  }
+  return bytes;
 }
 
 // A word takes less time than the call of a function.
@@ -40,20 +49,6 @@ inline void copy(void* to, const void* from, uint64_t bytes) {
     std::memcpy(to, from, bytes);
   }
 }
-
-// Of who combines in a shared part.
-class Locked {
- public:
-  Locked(const one_sided::SharedPart& part, const one_sided::Channel& channel) : part_(part) {
-    part_.lock([&channel] { channel.check(); });
-  }
-  ~Locked() { part_.unlock(); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  const one_sided::SharedPart& part_;
-};
 
 class Asleep {
  public:
@@ -122,7 +117,8 @@ void Window::get(Buffer into, int rank, uint64_t offset) {
   const State::Link& to = s.link(rank);
   if (to.part) {
     const State::Inside inside(s, rank);
-    return copy(into.data, to.part.data() + offset, bytes);
+    copy(into.data, to.part.data() + offset, bytes);
+    return s.make_progress_at_times();
   }
   if (bytes == 0) return;
   if (rank == s.rank()) {
@@ -158,7 +154,7 @@ void Window::accumulate_part(State& s, ConstBuffer from, int rank, uint64_t offs
   const State::Link& to = s.link(rank);
   if (to.part) {
     const State::Inside inside(s, rank);
-    const Locked lock(to.part, *to.channel);
+    const State::Combining combining(s, rank);
     return one_sided::combine(to.part.data() + offset, from.data, bytes, from.dtype, op);
   }
   if (rank == s.rank()) return s.own().combine(offset, from.data, bytes, from.dtype, op);
@@ -177,8 +173,10 @@ uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desire
   s.check(rank, offset, bytes);
   const State::Link& to = s.link(rank);
   if (to.part) {
+    // Who has the lock that this rank tries to take may wait for this rank.
+    s.make_progress_at_times();
     const State::Inside inside(s, rank);
-    const Locked lock(to.part, *to.channel);
+    const State::Combining combining(s, rank);
     return one_sided::swap(to.part.data() + offset, bytes, expected, desired);
   }
   if (rank == s.rank()) {
@@ -254,7 +252,8 @@ void Window::flush(int rank) {
   const State::Link& to = s.link(rank);
   if (to.part) {
     s.check_access(rank);
-    return std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return s.make_progress_at_times();
   }
   to.channel->ask(to.there, {.kind = Kind::flush}, nullptr, 0);
 }

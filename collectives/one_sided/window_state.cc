@@ -1,5 +1,7 @@
 #include "collectives/one_sided/window_state.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -33,10 +35,16 @@ Window::State::State(Communicator& world, std::span<std::byte> memory, std::shar
     : rank_(world.rank()),
       owner_(std::move(owner)),
       links_(static_cast<size_t>(world.size())),
+      process_(::getpid()),
       together_(members == Members::end_together) {
-  share(world, memory);
-  open_channels(world, members);
-  world.barrier();  // every rank serves
+  try {
+    share(world, memory);
+    open_channels(world, members);
+    world.barrier();  // every rank serves
+  } catch (...) {
+    shut_down();
+    throw;
+  }
 }
 
 // The ranks tell each other where their parts are, and map those that they can.
@@ -59,12 +67,14 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
     Link& to = links_[static_cast<size_t>(rank)];
     const PartPlace& place = places[static_cast<size_t>(rank)];
     to.bytes = place.bytes;
-    if (rank == rank_ || !place.is_shared() || !paths->is_near(rank)) continue;
+    if (rank == rank_) continue;
+    reached_by_messages_ |= !own.is_shared() || !paths->is_near(rank);
+    if (!place.is_shared() || !paths->is_near(rank)) continue;
     to.part = SharedPart(*paths, place, ranks, rank_, light);
   }
   own_ = std::make_shared<OwnPart>(
       memory, own.is_shared() ? SharedPart(memory, control, rank_, light) : SharedPart(),
-      [this] { check_channels(); });
+      [this](int holder) { return has_died(holder); });
 }
 
 // One for all ranks, or one for each other rank, which two ranks make at a time: all in the same
@@ -96,19 +106,27 @@ void Window::State::open_channels(Communicator& world, Members members) {
 }
 
 Window::State::~State() {
+  if (::getpid() == process_) shut_down();
+}
+
+void Window::State::shut_down() {
+  // Who has died before is not waited for. (Together all fail by one death, and it is not known
+  // whose: patience is for all.)
+  std::vector<bool> dead;
+  for (const Link& to : links_) dead.push_back(to.channel != nullptr && to.channel->failed());
   for (const std::shared_ptr<Channel>& channel : channels_) {
     channel->stop();
     if (!together_ && !freed_ && !channel->failed()) {
       channel->end(cat("rank ", rank_, " has ended its part of the window"));
     }
   }
-  if (!own_->shared()) return;
+  if (own_ == nullptr || !own_->shared()) return;
   std::optional<Deadline> end;
-  const bool is_empty = own_->shared().close(size(), [&] {
-    const bool failed =
-        std::ranges::any_of(channels_, [](const auto& channel) { return channel->failed(); });
-    if (failed && !end) end = Deadline::after(kPatience);
-    return end && end->passed();
+  const bool is_empty = own_->shared().close(size(), [&](int rank) {
+    const bool may_be_dead = together_ ? channels_.empty() || channels_.front()->failed()
+                                       : dead[static_cast<size_t>(rank)];
+    if (may_be_dead && !end) end = Deadline::after(kPatience);
+    return may_be_dead && end->passed();
   });
   links_.clear();
   SharedPart::free_when_unused(own_->shared(), is_empty ? nullptr : owner_);
@@ -134,14 +152,22 @@ void Window::State::refuse_access(int rank) const {
                .rank = rank});
 }
 
-// Those who wait for a lock or a signal must learn that the window has failed.
-void Window::State::check_channels() const {
+bool Window::State::has_died(int holder) const {
   if (together_) channels_.front()->check();
+  return is_gone(holder);
 }
 
 void Window::State::make_progress() {
-  if (!channels_.empty()) {
-    if (together_ || !channels_.front()->failed()) channels_.front()->current().poll();
+  if (together_) {
+    channels_.front()->current().poll();
+    return;
+  }
+  for (const std::shared_ptr<Channel>& channel : channels_) {
+    try {
+      channel->current().poll();
+      return;
+    } catch (const Error&) {  // that rank is gone
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // A window of one rank: its own part, and its ways to those of the others.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -63,12 +64,37 @@ class Window::State {
     Entered entered_ = Entered::no;
   };
 
+  // The lock of a shared part, as long as it lives.
+  class Combining {
+   public:
+    Combining(const State& state, int rank) : part_(state.link(rank).part) {
+      part_.lock([&state](int holder) { return state.has_died(holder); });
+    }
+    ~Combining() { part_.unlock(); }
+    Combining(const Combining&) = delete;
+    Combining& operator=(const Combining&) = delete;
+
+   private:
+    const one_sided::SharedPart& part_;
+  };
+
   void check_access(int rank) const {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
+  // Of who waits for a lock that another rank has: SharedPart::lock().
+  bool has_died(int holder) const;
+
   // Lets others be served, also by an owner who reads again and again.
   void make_progress();
+  // The same at every 64th call, where others reach this rank by messages: calls that touch memory
+  // in place make none otherwise.
+  void make_progress_at_times() {
+    constexpr uint32_t kCalls = 64;
+    if (reached_by_messages_ && calls_.fetch_add(1, std::memory_order_relaxed) % kCalls == 0) {
+      make_progress();
+    }
+  }
   // What other ranks' requests may depend on goes out before this one waits.
   void send_added();
   // Waits a while for any request to be served. Throws why the window has failed on this rank.
@@ -86,16 +112,19 @@ class Window::State {
  private:
   [[noreturn]] void refuse_range(int rank, uint64_t offset, uint64_t bytes) const;
   [[noreturn]] void refuse_access(int rank) const;
+  void shut_down();
   void share(Communicator& world, std::span<std::byte> memory);
   void open_channels(Communicator& world, Members members);
-  void check_channels() const;
 
   const int rank_;
   const std::shared_ptr<void> owner_;
   std::shared_ptr<one_sided::OwnPart> own_;
   std::vector<Link> links_;                                    // by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // each once
+  const int64_t process_;                                      // a child of fork() has a copy only
   bool together_ = true;
+  bool reached_by_messages_ = false;
+  std::atomic<uint32_t> calls_{0};
   bool freed_ = false;
   uint64_t fences_ = 0;
 };

@@ -88,6 +88,7 @@ DeviceRequest CommunicatorImpl::device_request(const Request& request, const Cal
   DeviceRequest wanted{.request = request, .canonical = false, .options = options};
   tutti::complete(wanted.request, rank_, size());
   check_spaces(wanted.request);
+  check_wire(wanted.request, options.wire);
   if (size() == 1 || request.collective == Collective::send_recv) return wanted;
   wanted.canonical = compiler_.must_be_canonical(request, options);
   wanted.named = compiler_.named_algorithm(wanted.request, options, wanted.canonical);
@@ -96,7 +97,8 @@ DeviceRequest CommunicatorImpl::device_request(const Request& request, const Cal
 
 void CommunicatorImpl::run_on_device(const Request& request, const CallOptions& options) {
   const DeviceRequest wanted = device_request(request, options);
-  if (size() == 1 && is_a_copy(wanted.request)) {
+  const bool is_plain = options.wire == WireFormat::plain;
+  if (size() == 1 && is_plain && is_a_copy(wanted.request)) {
     return copy_alone(wanted.request, wanted.stream());
   }
   devices_.with(device_of(wanted.request), [&](DeviceRoutes& routes) { routes.run(wanted); });

@@ -266,6 +266,41 @@ TEST_P(Everything, TheReferenceTellsFormatsApart) {
   });
 }
 
+// As many blocks, but not as many values.
+TEST(WireFormat, RanksThatDifferInTheLastBlockAreFoundOut) {
+  const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<float> values(job.rank == 0 ? 250 : 256);
+    comm.all_reduce(values, values, ReduceOp::sum, {.wire = WireFormat::sign});
+  });
+  ASSERT_TRUE(errors[0]);
+  EXPECT_THAT(errors[0]->what(), HasSubstr("1 sign blocks (the last of 250 values)"));
+  const std::vector<std::optional<Error>> of_messages = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<float> values(job.rank == 0 ? 250 : 256);
+    if (job.rank == 0) {
+      comm.send(values, 1, {.wire = WireFormat::sign});
+      comm.barrier();
+    } else {
+      const MessageInfo info = comm.await_message(0);
+      EXPECT_EQ(info.dtype, DType::f32);
+      EXPECT_EQ(info.count, 250u);
+      comm.recv(values, 0, {.wire = WireFormat::sign});
+    }
+  });
+  ASSERT_TRUE(of_messages[1]);
+  EXPECT_EQ(of_messages[1]->code(), ErrorCode::mismatch);
+}
+
+TEST(WireFormat, BlocksAreNoTypeOfCallers) {
+  run_ranks(1, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<std::byte> memory(33);
+    const Buffer buffer{memory.data(), 1, element_of(WireFormat::mx8)};
+    EXPECT_THROW(comm.all_reduce(buffer, buffer, ReduceOp::sum, {}), Error);
+  });
+}
+
 // --- Misuse ---
 
 std::string error_of(const std::function<void(Communicator&)>& call) {

@@ -336,7 +336,8 @@ std::optional<uint64_t> Paths::place_of(std::span<const std::byte> memory) {
   if (!heap) return std::nullopt;
   shm::Heap::View view;
   const std::optional<shm::Place> place = heap->find(memory.data(), memory.size(), view);
-  return place ? std::optional(place->offset) : std::nullopt;
+  if (!place || (place->adopted && !heap->still_adopted(memory))) return std::nullopt;
+  return place->offset;
 }
 
 std::shared_ptr<std::byte> Paths::map(uint64_t place, size_t bytes) {

@@ -35,7 +35,8 @@ size_t most_bytes(int ranks) {
   return (size_t{1} << 20) + static_cast<size_t>(ranks) * (size_t{256} << 10);
 }
 
-// At least one slot for every reader, so that a program may send to everybody at once.
+// At least one slot for every reader, so that a program may send to everybody at once. A message
+// has room for the longest element (base/dtype.h).
 Geometry::Geometry(int ranks, int largest_group)
     : ranks(ranks),
       lanes(largest_group <= 8 ? 4 : (largest_group <= 64 ? 2 : 1)),
@@ -43,7 +44,7 @@ Geometry::Geometry(int ranks, int largest_group)
       p2p_slots(2),
       slot_bytes(0),
       p2p_slot_bytes(std::clamp<size_t>(
-          round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 256,
+          round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 320,
           16 << 10)) {
   // What the largest group leaves to each of its ranks when all else is there.
   Geometry largest = *this;

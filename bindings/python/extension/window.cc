@@ -1,6 +1,8 @@
 #include "bindings/python/extension/window.h"
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +15,15 @@ namespace tutti::python {
 namespace nb = nanobind;
 
 namespace {
+
+// A window that is being made. It ends with this, where an interrupt keeps it from its owner.
+struct Making {
+  Making() = default;
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+  ~Making() { tutti_window_destroy(window); }
+  tutti_window_t* window = nullptr;
+};
 
 // A call of a thread, without the GIL: the window does not end meanwhile.
 template <typename Call>
@@ -95,10 +106,14 @@ template <typename Block>
 void Window::run(const char* name, Block block) {
   tutti_window_t* const window = handle();
   ++inside_;
+  long_calls_.push_back(std::this_thread::get_id());
   const struct Leave {
-    int& inside;
-    ~Leave() { --inside; }
-  } leave{inside_};
+    Window& window;
+    ~Leave() {
+      --window.inside_;
+      std::erase(window.long_calls_, std::this_thread::get_id());
+    }
+  } leave{*this};
   hearing_signals([window, block] { return block(window); },
                   [window, name] {
                     const std::string reason = std::string(name) + "() was interrupted";
@@ -120,21 +135,35 @@ void Window::fence() {
   run("fence", [](tutti_window_t* window) { return tutti_fence(window); });
 }
 
-void Window::free() {
-  fence();
-  tutti_window_t* const window = std::exchange(handle_, nullptr);
-  if (window == nullptr) return;
-  call(inside_, [window] { return tutti_window_free(window); });
+// A handler of a signal that runs in the middle of a call of this thread cannot wait for its end.
+void Window::refuse_within_call() const {
+  if (std::ranges::count(long_calls_, std::this_thread::get_id()) == 0) return;
+  raise(TUTTI_INVALID_ARGUMENT,
+        "a signal's handler cannot end a window in the middle of a call on it: raise an exception");
 }
 
-void Window::close() {
-  tutti_window_t* const window = std::exchange(handle_, nullptr);
-  if (window == nullptr) return;
-  if (inside_ > 0) tutti_window_abort(window, "the window was closed in the middle of a call");
+void Window::wait_for_others() const {
   while (inside_ > 0) {
     const nb::gil_scoped_release without_gil;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void Window::free() {
+  refuse_within_call();
+  fence();
+  tutti_window_t* const window = std::exchange(handle_, nullptr);
+  if (window == nullptr) return;
+  wait_for_others();
+  call(inside_, [window] { return tutti_window_free(window); });
+}
+
+void Window::close() {
+  refuse_within_call();
+  tutti_window_t* const window = std::exchange(handle_, nullptr);
+  if (window == nullptr) return;
+  if (inside_ > 0) tutti_window_abort(window, "the window was closed in the middle of a call");
+  wait_for_others();
   const nb::gil_scoped_release without_gil;
   tutti_window_destroy(window);
 }

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <span>
+#include <thread>
+#include <vector>
 
 #include "bindings/c/tutti.h"
 #include "bindings/python/extension/communicator.h"
@@ -35,20 +37,23 @@ class Window {
   void flush(int32_t rank);
   void fence();
   void free();
-  // Ends it on this rank alone.
+  // Ends it on this rank alone. Threads that wait in it get an error.
   void close();
 
  private:
   // Raises tutti.Error if it has ended.
   tutti_window_t* handle() const;
   // Runs what blocks on the window; an interrupt aborts it.
+  void refuse_within_call() const;
+  void wait_for_others() const;
   template <typename Block>
   void run(const char* name, Block block);
 
   tutti_window_t* handle_ = nullptr;
   Array memory_;
   int32_t rank_;
-  int inside_ = 0;  // calls of other threads
+  int inside_ = 0;                           // calls of threads
+  std::vector<std::thread::id> long_calls_;  // while their threads run handlers of signals
 };
 
 }  // namespace tutti::python

@@ -37,8 +37,9 @@ struct CallKey {
     add(request.op.op, 8);
     add(in.dtype, 8);
     add(out.dtype, 8);
-    add(in.space, 8);
-    add(out.space, 8);
+    add(in.space, 2);
+    add(out.space, 2);
+    add(request.tail, 9);
     add(in.data != nullptr, 1);
     add(out.data != nullptr, 1);
     add(request.sends, 1);

@@ -78,6 +78,7 @@ void CallCompiler::compile_message(const Request& request, const CallOptions& op
   compiled.signature = {.collective = Collective::send_recv,
                         .dtype = request.dtype(),
                         .own = request.own,
+                        .algorithm = request.tail,
                         .root = options.tag,
                         .count = request.count};
   compiled.peer = request.root;

@@ -34,6 +34,9 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
   if (request.uneven && !request.blocks_are_private()) {
     signature.root =
         hash_of(request.input_blocks.empty() ? request.output_blocks : request.input_blocks);
+    signature.root = (signature.root ^ static_cast<int32_t>(request.tail)) & 0x3fffffff;
+  } else if (!request.uneven) {
+    signature.root |= static_cast<int32_t>(request.tail) << kRootBits;
   }
   return signature;
 }
@@ -61,7 +64,9 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
 void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& limits) {
   constexpr uint64_t kLine = 64;
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
-  const size_t longest = limits.collective_bytes();
+  const size_t longest = compiled.point_to_point()
+                             ? std::min(limits.near.p2p_bytes, limits.far.p2p_bytes)
+                             : limits.collective_bytes();
   if (widest <= kLine || chunks * widest <= longest) return;
   throw Error(ErrorCode::unsupported,
               cat(to_string(compiled.signature), ": values of ", widest,

@@ -7,6 +7,7 @@
 
 #include "base/block_format.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/reduce.h"
 #include "base/text.h"
 
@@ -26,7 +27,21 @@ Blocks blocks_of_elements(const Blocks& blocks, WireFormat format) {
   return encoded;
 }
 
-void check(const Request& request, WireFormat format) {
+// Request::tail
+uint32_t tail_of(const Request& request, WireFormat format) {
+  if (format == WireFormat::plain) return 0;
+  if (request.uneven) {
+    const Blocks& blocks =
+        request.input_blocks.empty() ? request.output_blocks : request.input_blocks;
+    const uint64_t hash = fnv_of_words(blocks.counts);
+    return static_cast<uint32_t>(hash ^ hash >> 32);
+  }
+  return static_cast<uint32_t>(request.count % values_of(element_of(format)));
+}
+
+}  // namespace
+
+void check_wire(const Request& request, WireFormat format) {
   if (format == WireFormat::plain) return;
   if (request.dtype() != DType::f32) {
     throw Error(ErrorCode::invalid_argument,
@@ -41,8 +56,6 @@ void check(const Request& request, WireFormat format) {
                 {.remedy = "leave CallOptions::wire plain"});
   }
 }
-
-}  // namespace
 
 std::vector<EncodedCall::Run> EncodedCall::runs_of(uint64_t count, const Blocks& blocks,
                                                    int even_blocks, WireFormat format) {
@@ -75,9 +88,11 @@ EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, in
                   !(request.collective == Collective::exscan && rank == 0)),
       combines_(request.combines),
       encoded_(request) {
-  check(request, format);
+  check_wire(request, format);
   if (combines_) combined_ = std::exchange(encoded_.op, {});
   encoded_.combines = false;
+  encoded_.encoded = true;
+  encoded_.tail = tail_of(request, format);
   const Collective c = request.collective;
   sent_ = runs_of(request.input.count, request.input_blocks,
                   has_input_blocks(c) && request.input.count > 0 ? size : 1, format);

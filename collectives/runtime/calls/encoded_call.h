@@ -21,6 +21,9 @@
 
 namespace tutti::internal {
 
+// What EncodedCall throws; for who takes calls on, and makes them later.
+void check_wire(const Request& request, WireFormat format);
+
 class EncodedCall {
  public:
   // `request` is complete(), on `rank` of `size`; its buffers are not touched here. Throws, for

@@ -37,8 +37,15 @@ Operation* first_accepting(const OperationQueue& receives, const Signature& mess
   return nullptr;
 }
 
+// What travels in another format is told as what it stands for.
 MessageInfo describe(int source, const Signature& message) {
-  return {.source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
+  MessageInfo info{
+      .source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
+  if (!is_block(message.dtype)) return info;
+  const uint64_t values = values_of(message.dtype);
+  info.dtype = DType::f32;
+  info.count = message.count * values - (message.algorithm > 0 ? values - message.algorithm : 0);
+  return info;
 }
 
 }  // namespace
@@ -175,7 +182,9 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
   receive.number = message.call;
   const uint64_t room = wanted.signature.count;
   const bool right_length =
-      wanted.may_be_shorter ? signature.count <= room : signature.count == room;
+      wanted.may_be_shorter
+          ? signature.count <= room
+          : signature.count == room && signature.algorithm == wanted.signature.algorithm;
   if (signature.dtype != wanted.dtype || !right_length) {
     owner_.misfit(receive, message.source, message.call, signature);
     owner_.abandoned(receive);

@@ -18,6 +18,15 @@ static_assert(static_cast<int>(Collective::exscan) < 16 && kEveryDType <= 32 &&
 
 constexpr uint64_t low(uint64_t word, int bits) { return word & ((uint64_t{1} << bits) - 1); }
 
+// " (the last of 7 values)", of blocks that have not their whole length.
+std::string last_of(const Signature& s) {
+  if (!is_block(s.dtype) || s.uneven) return "";
+  const uint64_t values = s.collective == Collective::send_recv
+                              ? s.algorithm
+                              : static_cast<uint32_t>(s.root) >> kRootBits;
+  return values == 0 ? "" : cat(" (the last of ", values, " values)");
+}
+
 }  // namespace
 
 std::array<uint64_t, 2> encode(const Signature& s) {
@@ -55,13 +64,14 @@ std::string to_string(const Signature& s) {
     const std::string tag = s.root == 0                          ? ""
                             : s.root > kLargestTag || s.root < 0 ? ", any tag"
                                                                  : cat(", tag ", s.root);
-    return cat("send/recv of ", s.count, " ", name(s.dtype), tag);
+    return cat("send/recv of ", s.count, " ", name(s.dtype), last_of(s), tag);
   }
   std::string text = cat(name(s.collective), s.uneven ? "v" : "");
-  if (s.collective != Collective::barrier) text += cat(" of ", s.count, " ", name(s.dtype));
+  if (s.collective != Collective::barrier)
+    text += cat(" of ", s.count, " ", name(s.dtype), last_of(s));
   if (reduces(s.collective)) text += cat(", ", name(s.op));
   if (has_root(s.collective)) {
-    text += cat(", root ", s.root);
+    text += cat(", root ", s.root & ((1 << kRootBits) - 1));
   } else if (s.uneven && s.root != 0) {
     text += cat(", blocks #", s.root);
   }

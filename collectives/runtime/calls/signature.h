@@ -18,8 +18,9 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   bool uneven = false;     // a v-variant
   bool own = false;        // a message of the library's own; messages are never uneven
-  uint64_t algorithm = 0;  // Algorithm::id
-  // Of messages the tag; where there is no root but there are uneven blocks, their hash.
+  uint64_t algorithm = 0;  // Algorithm::id; of a message Request::tail
+  // Of messages the tag; where there is no root but there are uneven blocks, their hash. Else in
+  // the bits from kRootBits on Request::tail.
   int32_t root = 0;
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;
@@ -27,6 +28,9 @@ struct Signature {
 
 // Elements that a count has room for: more than any address space has.
 inline constexpr uint64_t kMostElements = (uint64_t{1} << 48) - 1;
+
+// More than any job has ranks.
+inline constexpr int kRootBits = 21;
 
 std::array<uint64_t, 2> encode(const Signature& signature);
 // The words with another count.

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/reduce.h"
 #include "base/settings.h"
+#include "bench/pattern.h"
 #include "tests/support/fabrics.h"
 #include "tests/support/ranks.h"
 
@@ -99,6 +101,7 @@ TEST_P(Windows, HaveWhatWasPut) {
   }
 }
 
+// Each part has one contributor, so that the result is one application of the kernel.
 TEST_P(Windows, AccumulateEveryOperatorAndType) {
   constexpr int kRanks = 3;
   for (const DType dtype : kAllDTypes) {
@@ -107,20 +110,27 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
                                op != ReduceOp::premul_sum && op != ReduceOp::user;
       run_ranks(kRanks, [&](const Job& job) {
         Communicator world = Communicator::init(job);
-        // Bytes 0 and 1 are numbers of every type that all operators combine exactly; so the order
-        // does not matter.
         constexpr uint64_t kCount = 50;
+        const auto pattern = [&](int rank) {
+          std::vector<std::byte> bytes(kCount * size_of(dtype));
+          bench::fill_pattern(dtype, op, kRanks, rank, 0, kCount, bytes.data());
+          return bytes;
+        };
         Values<std::byte> memory(world, kCount * size_of(dtype));
-        const std::vector<std::byte> own(memory.size());
+        std::vector<std::byte> wanted = pattern(job.rank);
+        std::ranges::copy(wanted, memory.begin());
         Window window(world, memory.bytes());
+        const std::vector<std::byte> own = pattern(job.rank);
         const ConstBuffer from{own.data(), kCount, dtype};
         if (!is_possible) {
           EXPECT_THROW(window.accumulate(from, 0, 0, op), Error);
         } else {
           window.accumulate(from, (job.rank + 1) % kRanks, 0, op);
+          const std::vector<std::byte> its = pattern((job.rank + 2) % kRanks);
+          reduce_kernel(dtype, op)(wanted.data(), wanted.data(), its.data(), kCount, {});
         }
         window.fence();
-        EXPECT_EQ(memory.all(), own);
+        EXPECT_EQ(memory.all(), wanted) << name(dtype) << ' ' << name(op);
         window.free();
       });
     }

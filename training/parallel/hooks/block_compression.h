@@ -43,6 +43,8 @@ class BlockCompression : public CommunicationHook {
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
   bool remembers() const override { return true; }
+  // Of a bucket, one for each of its elements: for who changes what is to be sent.
+  std::vector<float>& errors(int bucket) { return state(bucket).errors.values(); }
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
  private:

@@ -7,6 +7,13 @@
 
 namespace tutti::training {
 
+namespace {
+
+// No gradient has reached it in the warm-up: its second moment is 0, and would be a divisor.
+bool is_masked(float momentum) { return momentum == 0; }
+
+}  // namespace
+
 OneBitAdam::OneBitAdam(int64_t warm_up_steps, double beta1, const Layout& layout,
                        const std::vector<ParameterSpec>& specs)
     : steps_(warm_up_steps),
@@ -21,6 +28,7 @@ OneBitAdam::OneBitAdam(int64_t warm_up_steps, double beta1, const Layout& layout
 
 void OneBitAdam::start(Communicator& communicator, int bucket, Tensor gradients) {
   check_error_feedback("onebit-adam", gradients.dtype);
+  corrects_ = communicator.rank() == 0;
   BucketState& at = state(bucket);
   at.plain = count_.at(bucket) < steps_;
   if (at.plain) return sums_.start(communicator, bucket, gradients);
@@ -28,7 +36,7 @@ void OneBitAdam::start(Communicator& communicator, int bucket, Tensor gradients)
   const float share = beta1_ / static_cast<float>(communicator.size());
   const std::span<const float> momentum = at.momentum.values();
   for (size_t i = 0; i < at.sent.size(); ++i) {
-    at.sent[i] = share * momentum[i] + (1 - beta1_) * at.sent[i];
+    at.sent[i] = is_masked(momentum[i]) ? 0 : share * momentum[i] + (1 - beta1_) * at.sent[i];
   }
   signs_.start(communicator, bucket, f32_row(at.sent));
 }
@@ -45,12 +53,21 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
     return;
   }
   signs_.finish(bucket, f32_row(at.sent));
+  const std::vector<float> told = at.sent;  // the new moments
   for (size_t i = 0; i < at.sent.size(); ++i) {
-    const float updated = at.sent[i];
-    at.sent[i] = (updated - beta1_ * momentum[i]) / (1 - beta1_);
-    momentum[i] = updated;
+    at.sent[i] = is_masked(momentum[i]) ? 0 : (told[i] - beta1_ * momentum[i]) / (1 - beta1_);
   }
   convert(f32_row(at.sent), gradients);
+  convert(gradients, f32_row(at.sent));  // as the optimizer has them
+  std::vector<float>& errors = signs_.errors(bucket);
+  for (size_t i = 0; i < at.sent.size(); ++i) {
+    if (is_masked(momentum[i])) {
+      errors[i] = 0;
+      continue;
+    }
+    momentum[i] = beta1_ * momentum[i] + (1 - beta1_) * at.sent[i];
+    if (corrects_) errors[i] += told[i] - momentum[i];
+  }
 }
 
 std::vector<HookState> OneBitAdam::states(Communicator& communicator, DType gradients) {

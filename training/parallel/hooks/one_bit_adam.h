@@ -6,6 +6,9 @@
 //              m' = sum of M            the optimizer gets g = (m' - beta1 m) / (1 - beta1),
 //              of which it makes m'
 //
+// A value that no gradient reaches in the warm-up stays as it is: Adam would divide by its second
+// moment of 0. What the optimizer's type cannot hold of m' comes later, as what was not sent does.
+//
 // Sums are linear in gradients as long as every step multiplies them by the same factor: there must
 // be no clipping after the warm-up.
 //
@@ -53,6 +56,7 @@ class OneBitAdam : public CommunicationHook {
   PlainSums sums_;
   BlockCompression signs_;
   std::vector<BucketState> buckets_;
+  bool corrects_ = false;  // this rank has the errors that all ranks make alike
 };
 
 }  // namespace tutti::training

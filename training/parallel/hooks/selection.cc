@@ -79,13 +79,14 @@ void Selection::copy(const Part& part, Tensor gradients, bool to_bucket) {
   }
 }
 
-// What lies between parameters stays zero.
 void Selection::pack(Communicator& communicator, Part& part, Tensor gradients) {
   if (part.memory == nullptr) {
     const auto bytes = static_cast<size_t>(part.size) * size_of(gradients.dtype);
     part.memory = communicator.allocate<std::byte>(bytes);
     bytes_ += static_cast<int64_t>(bytes);
   }
+  // A format may have made something of what lies between parameters.
+  std::memset(part.memory.get(), 0, static_cast<size_t>(part.size) * size_of(gradients.dtype));
   copy(part, gradients, false);
 }
 

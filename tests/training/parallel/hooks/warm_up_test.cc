@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "tests/support/ranks.h"
 #include "tests/training/parallel/hooks/one_bucket.h"
+#include "training/parallel/hooks/block_compression.h"
 #include "training/parallel/hooks/one_bit_adam.h"
 #include "training/parallel/hooks/selection.h"
 
@@ -113,6 +115,42 @@ TEST(Selection, CompressesWhatFitsAndSumsTheRest) {
   }
 }
 
+// What lies between parameters is nobody's gradient, whatever a format makes of it.
+TEST(Selection, LeavesTheGapsZero) {
+  const testing::OneBucket one({10, 6}, 16);
+  run_ranks(3, [&](const Job& job) {
+    Communicator communicator = Communicator::init(job);
+    Selection hook("a", one.layout, one.specs, [&](const Layout& layout) {
+      return std::make_unique<BlockCompression>(BlockFormat::sign, layout, one.specs);
+    });
+    float most = 0;
+    for (int step = 0; step < 100; ++step) {
+      Values own(16, 1);
+      hook.start(communicator, 0, tensor_of(own));
+      hook.finish(0, tensor_of(own));
+      for (size_t i = 0; i < 10; ++i) most = std::max(most, std::abs(own[i]));
+    }
+    EXPECT_LT(most, 10);  // the sum is 3
+  });
+}
+
+// What Adam would divide by a second moment of 0 stays as it is.
+TEST(OneBitAdam, LeavesWhatNoGradientReachedInTheWarmUp) {
+  const testing::OneBucket one({20}, 20);
+  run_ranks(2, [&](const Job& job) {
+    Communicator communicator = Communicator::init(job);
+    OneBitAdam hook(2, 0.9, one.layout, one.specs);
+    for (int step = 0; step < 10; ++step) {
+      Values own = gradients_of(job.rank, step, 20);
+      if (step < 2) own[7] = 0;
+      hook.start(communicator, 0, tensor_of(own));
+      hook.finish(0, tensor_of(own));
+      EXPECT_EQ(own[7], 0) << step;
+      EXPECT_NE(own[8], 0) << step;
+    }
+  });
+}
+
 // The optimizer makes of what it gets the moment that the ranks have told each other, and what they
 // have not told comes later.
 TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
@@ -153,7 +191,7 @@ TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
         difference += std::abs(moment[i] - exact[i]);
         size += std::abs(exact[i]);
       }
-      EXPECT_LT(difference, 4 * size);
+      EXPECT_LT(difference, 0.9 * size);
       for (const HookState& state : hook.states(communicator, DType::f32)) {
         if (!state.name.starts_with("onebit.moment.")) continue;
         EXPECT_EQ(state.kind, RowKind::same);

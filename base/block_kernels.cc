@@ -10,7 +10,6 @@ namespace tutti::block_kernels {
 
 namespace {
 
-constexpr size_t kMostValues = values_of(element_of(BlockFormat::int8));
 using BlockValues = std::array<float, kMostValues>;
 
 // One of the arrays that a kernel reads or writes.
@@ -29,7 +28,7 @@ void load(const ConstArray& from, size_t block, std::span<float> values) {
   if (from.accumulators) {
     std::memcpy(values.data(), from.at(block), values.size_bytes());
   } else {
-    decode(block_format_of(from.type), {from.at(block), size_of(from.type)}, values);
+    widen(values.data(), from.at(block), 1, from.type);
   }
 }
 
@@ -37,7 +36,7 @@ void store(const Array<std::byte>& to, size_t block, std::span<const float> valu
   if (to.accumulators) {
     std::memcpy(to.at(block), values.data(), values.size_bytes());
   } else {
-    encode(block_format_of(to.type), values, {to.at(block), size_of(to.type)});
+    narrow(to.at(block), values.data(), 1, to.type);
   }
 }
 
@@ -111,16 +110,6 @@ void mean(void* dst, const void* a, const void* b, size_t count, DType type, int
                                others.empty() ? nullptr : others.data(), values.size(), DType::f32,
                                ranks);
                  });
-}
-
-void widen(void* accumulators, const void* elements, size_t count, DType type) {
-  for_each_block(accumulators, elements, nullptr, count, type, {.dst = true},
-                 [](std::span<float>, std::span<const float>) {});
-}
-
-void narrow(void* elements, const void* accumulators, size_t count, DType type) {
-  for_each_block(elements, accumulators, nullptr, count, type, {.a = true},
-                 [](std::span<float>, std::span<const float>) {});
 }
 
 void scale(void* dst, const void* src, size_t count, DType type, double factor) {

@@ -14,8 +14,6 @@ namespace tutti::block_kernels {
 ReduceKernel reduce(DType type, ReduceOp op);
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats);
-void widen(void* accumulators, const void* elements, size_t count, DType type);
-void narrow(void* elements, const void* accumulators, size_t count, DType type);
 void scale(void* dst, const void* src, size_t count, DType type, double factor);
 
 }  // namespace tutti::block_kernels

@@ -49,14 +49,16 @@ inline constexpr std::array kAllDTypes = {
 inline constexpr size_t kEveryDType = kAllDTypes.size() + 4;
 constexpr bool is_block(DType type) { return type > DType::i64_i64; }
 
-// Not within size_of(): each call would make it anew.
+// Not within the functions: each call would make them anew.
 inline constexpr std::array<uint16_t, kEveryDType> kSizesOfDTypes = {
     1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16, 33, 17, 260, 36};
+inline constexpr std::array<uint16_t, 4> kValuesOfBlocks = {32, 32, 256, 256};
+inline constexpr size_t kMostValues = 256;  // of an element
+
 constexpr size_t size_of(DType type) { return kSizesOfDTypes[static_cast<size_t>(type)]; }
 // Values in an element: 1, but in a block.
 constexpr size_t values_of(DType type) {
-  constexpr std::array<uint16_t, 4> kValues = {32, 32, 256, 256};
-  return is_block(type) ? kValues[static_cast<size_t>(type) - kAllDTypes.size()] : 1;
+  return is_block(type) ? kValuesOfBlocks[static_cast<size_t>(type) - kAllDTypes.size()] : 1;
 }
 
 constexpr bool is_float(DType type) {

@@ -82,6 +82,12 @@ const kernels::Kernels& kernels_of(InstructionSet set) {
   }
 }
 
+// The set is asked for once per process.
+const kernels::Kernels& selected_kernels() {
+  static const kernels::Kernels& selected = kernels_of(selected_instruction_set());
+  return selected;
+}
+
 ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kernels) {
   const ReduceKernel kernel =
       is_block(type) ? block_kernels::reduce(type, op) : kernels.reduce(type, op);
@@ -97,21 +103,15 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kern
 
 }  // namespace
 
-// The set is asked for once per process.
-const kernels::Kernels& kernels::selected_kernels() {
-  static const Kernels& selected = kernels_of(selected_instruction_set());
-  return selected;
-}
-
 ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set) {
   return reduce_kernel(type, op, kernels_of(set));
 }
 
 ReduceKernel reduce_kernel(DType type, ReduceOp op) {
-  return reduce_kernel(type, op, kernels::selected_kernels());
+  return reduce_kernel(type, op, selected_kernels());
 }
 
-// Blocks are computed alike by all sets.
+// Means and multiples of blocks are computed alike by all sets.
 
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats, InstructionSet set) {
@@ -121,26 +121,22 @@ void mean(void* dst, const void* a, const void* b, size_t count, DType type, int
 void mean(void* dst, const void* a, const void* b, size_t count, DType type, int ranks,
           Formats formats) {
   if (is_block(type)) return block_kernels::mean(dst, a, b, count, type, ranks, formats);
-  kernels::selected_kernels().mean(type)(dst, a, b, count, ranks, formats);
+  selected_kernels().mean(type)(dst, a, b, count, ranks, formats);
 }
 
 void widen(void* accumulators, const void* elements, size_t count, DType type, InstructionSet set) {
-  if (is_block(type)) return block_kernels::widen(accumulators, elements, count, type);
   kernels_of(set).widen(type)(accumulators, elements, count);
 }
 void widen(void* accumulators, const void* elements, size_t count, DType type) {
-  if (is_block(type)) return block_kernels::widen(accumulators, elements, count, type);
-  kernels::selected_kernels().widen(type)(accumulators, elements, count);
+  selected_kernels().widen(type)(accumulators, elements, count);
 }
 
 void narrow(void* elements, const void* accumulators, size_t count, DType type,
             InstructionSet set) {
-  if (is_block(type)) return block_kernels::narrow(elements, accumulators, count, type);
   kernels_of(set).narrow(type)(elements, accumulators, count);
 }
 void narrow(void* elements, const void* accumulators, size_t count, DType type) {
-  if (is_block(type)) return block_kernels::narrow(elements, accumulators, count, type);
-  kernels::selected_kernels().narrow(type)(elements, accumulators, count);
+  selected_kernels().narrow(type)(elements, accumulators, count);
 }
 
 void scale(void* dst, const void* src, size_t count, DType type, double factor,
@@ -150,7 +146,7 @@ void scale(void* dst, const void* src, size_t count, DType type, double factor,
 }
 void scale(void* dst, const void* src, size_t count, DType type, double factor) {
   if (is_block(type)) return block_kernels::scale(dst, src, count, type, factor);
-  kernels::selected_kernels().scale(type)(dst, src, count, factor);
+  selected_kernels().scale(type)(dst, src, count, factor);
 }
 
 void check_factor(DType type, double factor) {

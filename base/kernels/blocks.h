@@ -1,11 +1,12 @@
-// Whole blocks of base/block_format.h, in plain loops that the compiler turns into vector code.
-// Compiled once per instruction set, as convert.h is, and with its rules.
+// Whole blocks of base/block_format.h, from floats and to floats, in plain loops that the compiler
+// turns into vector code. Compiled once per instruction set, as convert.h is, and with its rules.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "base/kernels/convert.h"
+#include "base/kernels/kernels.h"
 
 namespace tutti::kernels {
 namespace {
@@ -15,10 +16,18 @@ constexpr uint8_t kNanScale = 0xff;
 constexpr int kScaleBias = 127;  // of E8M0
 constexpr size_t kMxValues = 32;
 constexpr size_t kInt8Values = 256;
+constexpr size_t kSignValues = 256;
 
+// The floats of one block of an array, which need no alignment.
 template <size_t kCount>
 inline void load_block(const void* values, size_t block, float* to) {
-  __builtin_memcpy(to, static_cast<const float*>(values) + block * kCount, kCount * sizeof(float));
+  constexpr size_t kBytes = kCount * sizeof(float);
+  __builtin_memcpy(to, static_cast<const char*>(values) + block * kBytes, kBytes);
+}
+template <size_t kCount>
+inline void store_block(void* values, size_t block, const float* from) {
+  constexpr size_t kBytes = kCount * sizeof(float);
+  __builtin_memcpy(static_cast<char*>(values) + block * kBytes, from, kBytes);
 }
 
 // The largest magnitude, as bits: of floats without signs these are ordered as the values are, NaNs
@@ -99,7 +108,7 @@ void decode_mx8(void* values, const void* blocks, size_t count) {
     float at[kMxValues];
     for (size_t i = 0; i < kMxValues; ++i) at[i] = F8E4M3::widen(from[1 + i]);
     scale_up(at, from[0]);
-    __builtin_memcpy(static_cast<float*>(values) + block * kMxValues, at, sizeof(at));
+    store_block<kMxValues>(values, block, at);
   }
 }
 
@@ -146,7 +155,7 @@ void decode_mx4(void* values, const void* blocks, size_t count) {
       at[2 * i + 1] = value_of_e2m1(uint32_t{from[1 + i]} >> 4);
     }
     scale_up(at, from[0]);
-    __builtin_memcpy(static_cast<float*>(values) + block * kMxValues, at, sizeof(at));
+    store_block<kMxValues>(values, block, at);
   }
 }
 
@@ -182,7 +191,61 @@ void decode_int8(void* values, const void* blocks, size_t count) {
     for (size_t i = 0; i < kInt8Values; ++i) {
       at[i] = scale * static_cast<float>(static_cast<int8_t>(from[sizeof(scale) + i]));
     }
-    __builtin_memcpy(static_cast<float*>(values) + block * kInt8Values, at, sizeof(at));
+    store_block<kInt8Values>(values, block, at);
+  }
+}
+
+constexpr uint32_t kSignBit = 1U << 31;
+
+inline size_t without_padding(const float* values) {
+  size_t count = kSignValues;
+  while (count > 0 && __builtin_bit_cast(uint32_t, values[count - 1]) == kPaddingBits) --count;
+  return count;
+}
+
+void encode_sign(void* blocks, const void* values, size_t count) {
+  constexpr size_t kBytes = sizeof(float) + kSignValues / 8;
+  auto* to = static_cast<uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, to += kBytes) {
+    float at[kSignValues];
+    load_block<kSignValues>(values, block, at);
+    const size_t there = without_padding(at);
+    double sum = 0;
+    for (size_t i = 0; i < there; ++i) sum += __builtin_fabs(static_cast<double>(at[i]));
+    const float mean =
+        there == 0 ? 0 : __builtin_fabsf(static_cast<float>(sum / static_cast<double>(there)));
+    const float scale = there < kSignValues ? -mean : mean;
+    __builtin_memcpy(to, &scale, sizeof(scale));
+    uint8_t* const signs = to + sizeof(scale);
+    // Without branches: signs are as good as random.
+    for (size_t first = 0; first < kSignValues; first += 8) {
+      uint32_t eight = 0;
+      for (size_t i = 0; i < 8; ++i) eight |= uint32_t{at[first + i] < 0} << i;
+      signs[first / 8] = static_cast<uint8_t>(eight);
+    }
+    if (there < kSignValues) signs[there / 8] |= static_cast<uint8_t>(1U << (there % 8));
+  }
+}
+
+void decode_sign(void* values, const void* blocks, size_t count) {
+  constexpr size_t kBytes = sizeof(float) + kSignValues / 8;
+  const auto* from = static_cast<const uint8_t*>(blocks);
+  for (size_t block = 0; block < count; ++block, from += kBytes) {
+    uint32_t scale = 0;
+    __builtin_memcpy(&scale, from, sizeof(scale));
+    const uint8_t* const signs = from + sizeof(scale);
+    const auto bit = [signs](size_t i) { return uint32_t{signs[i / 8]} >> (i % 8) & 1U; };
+    size_t there = kSignValues;
+    if ((scale & kSignBit) != 0) {
+      while (there > 0 && bit(there - 1) == 0) --there;
+      if (there > 0) --there;  // the 1 behind the last sign
+    }
+    float at[kSignValues];
+    for (size_t i = 0; i < kSignValues; ++i) {
+      const uint32_t value = (scale & ~kSignBit) | bit(i) << 31;
+      at[i] = __builtin_bit_cast(float, i < there ? value : kPaddingBits);
+    }
+    store_block<kSignValues>(values, block, at);
   }
 }
 

@@ -1,7 +1,7 @@
 // The kernels of base/reduce.h, as each instruction set offers them.
 #pragma once
 
-#include <array>
+#include <cstdint>
 
 #include "base/dtype.h"
 #include "base/reduce.h"
@@ -22,12 +22,10 @@ struct Kernels {
   Convert (*widen)(DType type);
   Convert (*narrow)(DType type);
   Scale (*scale)(DType type);
-  // Whole blocks of mx8, mx4 and int8, from floats and to floats (kernels/blocks.h).
-  std::array<Convert, 3> encode;
-  std::array<Convert, 3> decode;
 };
-// Those of the instruction set in use.
-const Kernels& selected_kernels();
+
+// What stands for a missing value in a block of signs: a NaN that no arithmetic makes.
+inline constexpr uint32_t kPaddingBits = 0x7fc0b10cU;
 
 namespace baseline {
 extern const Kernels kKernels;

@@ -15,7 +15,6 @@ namespace tutti::internal {
 
 namespace {
 
-constexpr uint64_t kMostBlockValues = 256;
 // Buffers begin at cache lines.
 constexpr uint64_t kLine = 64;
 
@@ -132,7 +131,7 @@ void EncodedCall::encode() const {
     narrow(to, input + run.first, whole, element_);
     const uint64_t rest = run.count % values;
     if (rest == 0) continue;
-    std::array<float, kMostBlockValues> last;
+    std::array<float, kMostValues> last;
     last.fill(padding(block_format_of(element_)));
     std::memcpy(last.data(), input + run.first + whole * values, rest * sizeof(float));
     narrow(to + whole * size_of(element_), last.data(), 1, element_);
@@ -165,7 +164,7 @@ void EncodedCall::decode_into(float* output) const {
     widen(output + run.first, from, whole, element_);
     const uint64_t rest = run.count % values;
     if (rest == 0) continue;
-    std::array<float, kMostBlockValues> last;
+    std::array<float, kMostValues> last;
     widen(last.data(), from + whole * size_of(element_), 1, element_);
     std::memcpy(output + run.first + whole * values, last.data(), rest * sizeof(float));
   }

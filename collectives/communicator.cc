@@ -420,18 +420,8 @@ void Communicator::run(const Request& request, const CallOptions& options) {
   }
 }
 
-MessageInfo Communicator::recv(Buffer buffer, int from, const CallOptions& options) {
-  const Request request = Request::recv(buffer, from);
-  const bool is_simple = !internal::in_group() && buffer.space == MemorySpace::host;
-  if (is_simple) return in_queue(impl_, options)->receive(request, options);
-  start(request, options);
-  return {};
-}
-
-MessageInfo Communicator::recv_reduce(Buffer buffer, int from, Reduction op,
-                                      const CallOptions& options) {
-  const Request request = Request::recv_reduce(buffer, from, std::move(op));
-  const bool is_simple = !internal::in_group() && buffer.space == MemorySpace::host;
+MessageInfo Communicator::receive(const Request& request, const CallOptions& options) {
+  const bool is_simple = !internal::in_group() && request.output.space == MemorySpace::host;
   if (is_simple) return in_queue(impl_, options)->receive(request, options);
   start(request, options);
   return {};

@@ -449,13 +449,17 @@ class Communicator {
     return start(Request::send(buffer, to), options);
   }
   // Returns what has come (in a group nothing, which is told by group_end_async()'s Work).
-  MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {});
+  MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {}) {
+    return receive(Request::recv(buffer, from), options);
+  }
   Work recv_async(Buffer buffer, int from, const CallOptions& options = {}) {
     return start(Request::recv(buffer, from), options);
   }
   // buffer[i] = buffer[i] op what is received (Request::recv_reduce).
   MessageInfo recv_reduce(Buffer buffer, int from, Reduction op = ReduceOp::sum,
-                          const CallOptions& options = {});
+                          const CallOptions& options = {}) {
+    return receive(Request::recv_reduce(buffer, from, std::move(op)), options);
+  }
   Work recv_reduce_async(Buffer buffer, int from, Reduction op = ReduceOp::sum,
                          const CallOptions& options = {}) {
     return start(Request::recv_reduce(buffer, from, std::move(op)), options);
@@ -486,6 +490,7 @@ class Communicator {
       : impl_(std::move(impl)) {}
 
  private:
+  MessageInfo receive(const Request& request, const CallOptions& options);
   std::shared_ptr<void> allocate_bytes(size_t count, size_t element_bytes);
   static std::shared_ptr<void> device_bytes(size_t count, size_t element_bytes);
   friend const AbortState& internal::abort_of(const Communicator& communicator);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/memory_range.h"
 #include "base/reduce.h"
 #include "base/text.h"
@@ -266,6 +267,11 @@ class Checker {
 
 Blocks Blocks::of(std::span<const uint64_t> counts, std::span<const uint64_t> displacements) {
   return {{counts.begin(), counts.end()}, {displacements.begin(), displacements.end()}};
+}
+
+uint32_t Blocks::hash() const {
+  const uint64_t hash = fnv_of_words(counts);
+  return static_cast<uint32_t>((hash ^ hash >> 32) & 0x3fffffff);
 }
 
 Request Request::all_reduce(ConstBuffer input, Buffer output, Reduction op) {

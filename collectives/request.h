@@ -20,6 +20,8 @@ struct Blocks {
 
   static Blocks of(std::span<const uint64_t> counts, std::span<const uint64_t> displacements = {});
   bool empty() const { return counts.empty(); }
+  // Of the counts, in 30 bits: ranks that disagree about blocks are found out by it.
+  uint32_t hash() const;
   bool operator==(const Blocks&) const = default;
 };
 

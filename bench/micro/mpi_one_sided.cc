@@ -1,4 +1,4 @@
-// What one-sided calls take with an MPI library (bench/micro/one_sided_beside).
+// Times one-sided calls of an MPI library, for bench/micro/one_sided_beside.
 #include <mpi.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What one-sided calls take between two ranks (bench/micro/one_sided_beside).
+// Times one-sided calls between two ranks, for bench/micro/one_sided_beside.
 //
 //   tutti run -n 2 -- one_sided [--messages | --send | --computing | --computing-messages]
 //

@@ -32,9 +32,8 @@ class StepCosts {
     const uint64_t even = (count_ + per_block_ - 1) / per_block_;
     chunk_ = std::max<uint64_t>(1, (even + line - 1) / line * line);
     const uint64_t largest = std::min(chunk_, count_);
-    const bool wide = widens_ && plan.program.scratch_chunks > 0;
-    slicing_ = slice_collective(collective, plan.program, largest, wide ? accumulator_ : element_,
-                                false, machine.limits);
+    const uint64_t widest = widest_form(plan.program, element_, widens_ ? accumulator_ : 0);
+    slicing_ = slice_collective(collective, plan.program, largest, widest, false, machine.limits);
     // All but the last one are alike.
     slices_ = std::max(static_cast<double>(std::min<uint32_t>(slicing_.slices, 1)),
                        static_cast<double>(largest) / static_cast<double>(slicing_.elements));

@@ -105,7 +105,7 @@ int Planner::typical_root(Collective collective, int root) {
 // Blocks of values are long: a message may have no room for one of each of its chunks.
 bool Planner::is_too_wide(const Plan& plan, DType dtype) const {
   if (!is_block(dtype)) return false;
-  const size_t widest = plan.program.scratch_chunks > 0 ? accumulator_bytes(dtype) : size_of(dtype);
+  const uint64_t widest = widest_form(plan.program, size_of(dtype), accumulator_bytes(dtype));
   return static_cast<size_t>(plan.program.chunks_per_message) * widest >
          machine_.limits.collective_bytes();
 }

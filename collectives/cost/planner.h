@@ -72,8 +72,8 @@ class Planner {
   // The first root that the same algorithms support: it stands for `root`, so that communicators of
   // many ranks do not walk every program for each of them.
   int typical_root(Collective collective, int root);
-  // As predict(), but for programs too long to walk.
   bool is_too_wide(const Plan& plan, DType dtype) const;
+  // As predict(), but for programs too long to walk.
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, int root, bool all_ranks);

@@ -15,6 +15,16 @@ ConstBuffer as_const_buffer(const void* data, uint64_t bytes) { return {data, by
 
 constexpr uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
+void append(std::vector<std::byte>& message, const Header& header, const void* payload,
+            uint64_t bytes) {
+  const auto* const head = reinterpret_cast<const std::byte*>(&header);
+  message.insert(message.end(), head, head + sizeof(Header));
+  if (bytes == 0) return;
+  const auto* const data = static_cast<const std::byte*>(payload);
+  message.insert(message.end(), data, data + bytes);
+  message.resize(padded(message.size()));
+}
+
 // Frees the memory of a message once it is sent, or has failed.
 void keep_until_sent(Work work, std::shared_ptr<const std::vector<std::byte>> memory) {
   work.on_end([memory = std::move(memory)](const Error*) {});
@@ -33,15 +43,6 @@ Channel::Channel(Communicator requests, Communicator replies, int source,
       abort_(&internal::abort_of(requests_)) {}
 
 // --- This rank's own requests ---
-
-void Channel::append(Bytes& message, const Header& header, const void* payload, uint64_t bytes) {
-  const auto* const head = reinterpret_cast<const std::byte*>(&header);
-  message.insert(message.end(), head, head + sizeof(Header));
-  if (bytes == 0) return;
-  const auto* const data = static_cast<const std::byte*>(payload);
-  message.insert(message.end(), data, data + bytes);
-  message.resize(padded(message.size()));
-}
 
 // Under added_mutex_, so that messages leave in the order of their requests.
 std::optional<Work> Channel::dispatch(int rank) {
@@ -67,6 +68,10 @@ void Channel::add(int rank, const Header& header, const void* payload, uint64_t 
 
 void Channel::send(int rank, const Header& header) {
   add(rank, header, nullptr, 0);
+  send_added(rank);
+}
+
+void Channel::send_added(int rank) {
   std::optional<Work> work;
   {
     const std::scoped_lock lock(added_mutex_);
@@ -76,14 +81,7 @@ void Channel::send(int rank, const Header& header) {
 }
 
 void Channel::send_added() {
-  for (size_t rank = 0; rank < added_.size(); ++rank) {
-    std::optional<Work> work;
-    {
-      const std::scoped_lock lock(added_mutex_);
-      work = dispatch(static_cast<int>(rank));
-    }
-    hold_back(std::move(work));
-  }
+  for (int rank = 0; rank < requests_.size(); ++rank) send_added(rank);
 }
 
 void Channel::send_data(int rank, const Header& header, const void* data) {
@@ -117,10 +115,6 @@ void Channel::hold_back(std::optional<Work> work) {
 void Channel::wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most) {
   if (!handle) handle = current();
   if (handle->wait_for(at_most)) handle.reset();
-}
-
-void Channel::check() const {
-  if (const std::optional<Error> error = requests_.failure()) throw Error(*error);
 }
 
 // --- Service ---
@@ -174,7 +168,7 @@ void Channel::go_on(const Error* error, Step then) {
   is_serving_ = false;
 }
 
-// Others wait for answers of this rank: they are told.
+// The other ranks wait for this rank's answers: the abort tells them.
 void Channel::fail(const Error& error) {
   failure_ = error;
   end(error.what());

@@ -57,7 +57,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // so it finds out which ranks are missing. Throws why the channel has failed.
   void wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most);
   // Throws why the channel has failed, where it has.
-  void check() const;
+  void check() const { abort_->throw_if_raised(); }
   bool failed() const { return abort_->raised(); }
 
  private:
@@ -75,7 +75,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void check_request(const Header& header) const;
   void answer(int to, int tag, const void* data, uint64_t bytes);
   void answer_with_memory(int to, const Header& header);
-  void append(Bytes& message, const Header& header, const void* payload, uint64_t bytes);
+  void send_added(int rank);
   std::optional<Work> dispatch(int rank);
   void hold_back(std::optional<Work> work);
   int next_tag() { return static_cast<int>(tags_.fetch_add(1) % (kLargestTag + 1U)); }

@@ -7,33 +7,8 @@
 
 namespace tutti::one_sided {
 
-namespace {
-
-// Looked up once: calls are as short as a look-up.
-class Kernels {
- public:
-  Kernels() {
-    for (const DType dtype : kAllDTypes) {
-      for (const ReduceOp op : kAllReduceOps) {
-        if (op != ReduceOp::user && supports(op, dtype)) {
-          at(dtype, op) = reduce_kernel(dtype, op);
-        }
-      }
-    }
-  }
-  ReduceKernel& at(DType dtype, ReduceOp op) {
-    return all_[static_cast<size_t>(dtype)][static_cast<size_t>(op)];
-  }
-
- private:
-  std::array<std::array<ReduceKernel, kAllReduceOps.size()>, kAllDTypes.size()> all_ = {};
-};
-
-}  // namespace
-
 void combine(std::byte* dst, const void* from, uint64_t bytes, DType dtype, ReduceOp op) {
-  static Kernels kernels;
-  kernels.at(dtype, op)(dst, dst, from, bytes / size_of(dtype), {});
+  reduce_kernel(dtype, op)(dst, dst, from, bytes / size_of(dtype), {});
 }
 
 uint64_t swap(std::byte* at, uint64_t bytes, uint64_t expected, uint64_t desired) {
@@ -63,7 +38,7 @@ OwnPart::OwnPart(std::span<std::byte> memory, SharedPart shared,
                  std::function<bool(int holder)> check)
     : memory_(memory), shared_(std::move(shared)), check_(std::move(check)) {}
 
-// Of threads of this process; of other processes none is kept out.
+// Excludes other threads of this process only: put() and get() are not atomic between processes.
 void OwnPart::write(uint64_t offset, const void* from, uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
   std::memcpy(memory_.data() + offset, from, bytes);

@@ -40,7 +40,8 @@ class OwnPart {
   void end_sleep();
 
  private:
-  // Of the memory, against all who combine; of this process, and of the host.
+  // Holds off all other combining on the memory: by threads of this process, and by the host's
+  // ranks.
   class Locked;
   std::array<std::atomic<uint64_t>, kSignals>& signals();
 

@@ -11,7 +11,7 @@
 namespace tutti::one_sided {
 
 inline constexpr uint64_t kSegment = 32 << 10;
-// Of a message: one request of that length, or many short ones.
+// The longest message: it has room for one request of kSegment bytes, or for many short ones.
 inline constexpr uint64_t kMessage = kSegment + (4 << 10);
 
 enum class Kind : uint8_t {

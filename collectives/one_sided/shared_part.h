@@ -4,10 +4,11 @@
 //   control   | lock, closed | signals | entry of rank 0 | entry of rank 1 | ...
 //   data      | the part ...
 //
-// Who touches the memory of another rank writes into its own entry first, and looks whether the
-// part is closed; who closes a part waits for the entries. So no access is under way in memory that
-// its owner has freed. The control itself stays until nobody has it mapped. Entries cost no atomic
-// operation where one thread alone uses the window (base/asymmetric_fence.h).
+// A rank that accesses another one's part sets its own entry first, and then checks that the part
+// is not closed; the owner closes the part, and then waits until all entries are clear. So no
+// access is under way in memory that its owner has freed. The control itself stays until no rank
+// has it mapped. Entries cost no atomic operation where one thread alone uses the window
+// (base/asymmetric_fence.h).
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ inline constexpr int kSignals = 64;  // counters of a rank
 
 // In shared memory, zero at first.
 struct PartControl {
-  alignas(64) std::atomic<uint32_t> lock;  // of who combines; 1 + the rank that has it
+  alignas(64) std::atomic<uint32_t> lock;  // held while a rank combines: 1 + its number
   alignas(64) std::atomic<uint32_t> closed;
   std::atomic<uint32_t> sleepers;  // threads of the owner that wait for a signal, asleep
   std::atomic<uint32_t> users;     // other ranks that have it mapped
@@ -99,8 +100,9 @@ class SharedPart {
     }
   }
 
-  // For who combines. check(rank) is called again and again while that rank has the lock: it is
-  // true where the rank has died, whose lock this one then has, and throws where all is over.
+  // The lock is held while a rank combines. While another rank holds it, check(that rank) is called
+  // again and again: it returns true if that rank has died, whose lock this one then takes, and
+  // throws if the window has failed.
   template <typename Check>
   void lock(const Check& check) const {
     if (!try_lock()) wait_for_lock(check);

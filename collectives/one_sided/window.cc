@@ -140,27 +140,32 @@ void Window::accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op
         cat("accumulate cannot combine ", name(from.dtype), " by ", name(op)),
         "take sum, prod, min, max, a bitwise operator of integers, or minloc and maxloc of pairs");
   }
-  const uint64_t each = kSegment / size_of(from.dtype) * size_of(from.dtype);
-  for (uint64_t done = 0; done < bytes; done += each) {
-    const uint64_t part = std::min(each, bytes - done);
-    const void* const at = static_cast<const std::byte*>(from.data) + done;
-    accumulate_part(s, {at, part / size_of(from.dtype), from.dtype}, rank, offset + done, op);
+  static_assert(
+      std::ranges::all_of(kAllDTypes, [](DType type) { return kSegment % size_of(type) == 0; }));
+  const auto* const data = static_cast<const std::byte*>(from.data);
+  for (uint64_t done = 0; done < bytes; done += kSegment) {
+    const Header header{.kind = Kind::accumulate,
+                        .dtype = from.dtype,
+                        .op = op,
+                        .offset = offset + done,
+                        .bytes = std::min(kSegment, bytes - done)};
+    accumulate_segment(s, rank, header, data + done);
   }
 }
 
-// What is atomic.
-void Window::accumulate_part(State& s, ConstBuffer from, int rank, uint64_t offset, ReduceOp op) {
-  const uint64_t bytes = bytes_in(from);
+// At most kSegment bytes: others see none of it, or all.
+void Window::accumulate_segment(State& s, int rank, const Header& header, const void* data) {
   const State::Link& to = s.link(rank);
   if (to.part) {
     const State::Inside inside(s, rank);
     const State::Combining combining(s, rank);
-    return one_sided::combine(to.part.data() + offset, from.data, bytes, from.dtype, op);
+    return one_sided::combine(to.part.data() + header.offset, data, header.bytes, header.dtype,
+                              header.op);
   }
-  if (rank == s.rank()) return s.own().combine(offset, from.data, bytes, from.dtype, op);
-  const Header header{
-      .kind = Kind::accumulate, .dtype = from.dtype, .op = op, .offset = offset, .bytes = bytes};
-  to.channel->add(to.there, header, from.data, bytes);
+  if (rank == s.rank()) {
+    return s.own().combine(header.offset, data, header.bytes, header.dtype, header.op);
+  }
+  to.channel->add(to.there, header, data, header.bytes);
 }
 
 uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desired, int rank,
@@ -173,7 +178,7 @@ uint64_t Window::compare_and_swap(DType type, uint64_t expected, uint64_t desire
   s.check(rank, offset, bytes);
   const State::Link& to = s.link(rank);
   if (to.part) {
-    // Who has the lock that this rank tries to take may wait for this rank.
+    // The rank that holds a lock made of such a word may wait for this one.
     s.make_progress_at_times();
     const State::Inside inside(s, rank);
     const State::Combining combining(s, rank);

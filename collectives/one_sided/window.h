@@ -48,7 +48,11 @@
 
 namespace tutti {
 
-// What the death of a member does to a window.
+namespace one_sided {
+struct Header;  // requests.h
+}
+
+// How the other members fare when one dies.
 enum class Members : uint8_t {
   end_together,  // it fails on all ranks
   may_die,       // calls to the dead rank fail; costs two communicators for each pair of ranks
@@ -76,7 +80,7 @@ class Window {
   int size() const;
   uint64_t bytes_of(int rank) const;    // of a rank's part
   std::span<std::byte> memory() const;  // this rank's part
-  // Whether calls to the rank touch its memory in place.
+  // True if calls to the rank read and write its memory in place, without messages.
   bool is_shared(int rank) const;
 
   // Writes `from` at a byte offset of a rank's part.
@@ -96,7 +100,7 @@ class Window {
   void wait_signal(int slot, uint64_t count = 1);
 
   void flush(int rank);
-  // Of all ranks that are left.
+  // flush() of all ranks that are left.
   void flush_all();
   // Collective among the ranks that are left: flush_all() on every one, and a barrier.
   void fence();
@@ -107,8 +111,8 @@ class Window {
 
  private:
   class State;
-  static void accumulate_part(State& state, ConstBuffer from, int rank, uint64_t offset,
-                              ReduceOp op);
+  static void accumulate_segment(State& state, int rank, const one_sided::Header& header,
+                                 const void* data);
   explicit Window(std::shared_ptr<State> state);
   State& state() const;
   std::shared_ptr<State> state_;

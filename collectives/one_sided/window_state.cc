@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/deadline.h"
@@ -110,8 +111,8 @@ Window::State::~State() {
 }
 
 void Window::State::shut_down() {
-  // Who has died before is not waited for. (Together all fail by one death, and it is not known
-  // whose: patience is for all.)
+  // Ranks that have died before are not waited for. (With end_together all channels fail by one
+  // death, and it is not known which rank died: the patience then holds for every rank.)
   std::vector<bool> dead;
   for (const Link& to : links_) dead.push_back(to.channel != nullptr && to.channel->failed());
   for (const std::shared_ptr<Channel>& channel : channels_) {
@@ -179,6 +180,7 @@ void Window::State::send_added() {
 
 // Whoever waits for one call makes progress in all calls of the job.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
+  if (channels_.empty()) return std::this_thread::sleep_for(kTurn);  // alone: a thread signals
   handles.resize(channels_.size());
   if (together_) return channels_[0]->wait_for_request(handles[0], kLookAgain);
   for (size_t i = 0; i < channels_.size(); ++i) {

@@ -82,7 +82,7 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // Of who waits for a lock that another rank has: SharedPart::lock().
+  // The check of SharedPart::lock(), while `holder` has the lock.
   bool has_died(int holder) const;
 
   // Lets others be served, also by an owner who reads again and again.

@@ -17,6 +17,12 @@ struct Slicing {
   int credit = 1;  // slots that one connection may hold
 };
 
+// Bytes of the widest form that elements of the program's calls have: their own, or in scratch that
+// of their accumulators (0: they have none).
+inline uint64_t widest_form(const Program& program, uint64_t element, uint64_t accumulator) {
+  return accumulator > 0 && program.scratch_chunks > 0 ? accumulator : element;
+}
+
 // `largest`: elements of the largest chunk. `element_bytes`: the widest form in which elements of
 // this call travel. With `private_blocks` this rank knows only its own blocks: then the cut does
 // not depend on `largest`, but the number of slices does, and slice 0 has something to say without

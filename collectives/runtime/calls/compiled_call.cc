@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "collectives/program/chunk_map.h"
 
@@ -17,12 +16,6 @@ constexpr uint64_t kLeastStreamed = 8 << 20;
 
 constexpr uint64_t kMostBrief = 4 << 10;
 
-// 30 bits, for Signature::root: ranks that disagree about the blocks are found out.
-int32_t hash_of(const Blocks& blocks) {
-  const uint64_t hash = fnv_of_words(blocks.counts);
-  return static_cast<int32_t>((hash ^ hash >> 32) & 0x3fffffff);
-}
-
 Signature signature_of(const Request& request, uint64_t algorithm) {
   Signature signature{.collective = request.collective,
                       .dtype = request.dtype(),
@@ -32,9 +25,9 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
                       .count = request.count};
   if (has_root(request.collective)) signature.root = request.root;
   if (request.uneven && !request.blocks_are_private()) {
-    signature.root =
-        hash_of(request.input_blocks.empty() ? request.output_blocks : request.input_blocks);
-    signature.root = (signature.root ^ static_cast<int32_t>(request.tail)) & 0x3fffffff;
+    const Blocks& blocks =
+        request.input_blocks.empty() ? request.output_blocks : request.input_blocks;
+    signature.root = static_cast<int32_t>(blocks.hash() ^ request.tail);
   } else if (!request.uneven) {
     signature.root |= static_cast<int32_t>(request.tail) << kRootBits;
   }
@@ -119,9 +112,8 @@ void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near) {
   const Plan& plan = *compiled.plan;
   const uint64_t count = signature.count / compiled.width;
   const Program& program = plan.program;
-  const uint64_t widest = compiled.accumulates && program.scratch_chunks > 0
-                              ? compiled.accumulator_bytes
-                              : compiled.element_bytes;
+  const uint64_t widest = widest_form(program, compiled.element_bytes,
+                                      compiled.accumulates ? compiled.accumulator_bytes : 0);
   check_width(compiled, widest, limits);
   const ChunkMap chunks = signature.uneven
                               ? ChunkMap(plan, compiled.input_blocks, compiled.output_blocks,

@@ -7,7 +7,6 @@
 
 #include "base/block_format.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/reduce.h"
 #include "base/text.h"
 
@@ -32,8 +31,7 @@ uint32_t tail_of(const Request& request, WireFormat format) {
   if (request.uneven) {
     const Blocks& blocks =
         request.input_blocks.empty() ? request.output_blocks : request.input_blocks;
-    const uint64_t hash = fnv_of_words(blocks.counts);
-    return static_cast<uint32_t>(hash ^ hash >> 32);
+    return blocks.hash();
   }
   return static_cast<uint32_t>(request.count % values_of(element_of(format)));
 }
@@ -105,8 +103,11 @@ EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, in
   // In place, where that is no other call.
   const bool in_place = c == Collective::all_reduce;
   const uint64_t bytes = size_of(element_);
-  const uint64_t sent = in_place ? 0 : (encoded_.input.count * bytes + kLine - 1) / kLine * kLine;
-  const uint64_t received = (encoded_.output.count * bytes + kLine - 1) / kLine * kLine;
+  const auto whole_lines = [bytes](uint64_t elements) {
+    return (elements * bytes + kLine - 1) / kLine * kLine;
+  };
+  const uint64_t sent = in_place ? 0 : whole_lines(encoded_.input.count);
+  const uint64_t received = whole_lines(encoded_.output.count);
   const uint64_t decoded = combines_ && travels() ? request.output.count * sizeof(float) : 0;
   memory_ = std::make_unique_for_overwrite<std::byte[]>(sent + received + decoded);
   decoded_ = reinterpret_cast<float*>(memory_.get() + sent + received);

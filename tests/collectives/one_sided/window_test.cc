@@ -12,6 +12,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -354,6 +355,22 @@ TEST_P(Windows, RefuseWhatIsOutside) {
     window.free();
     EXPECT_THROW(window.fence(), Error);
   });
+}
+
+// A thread signals to another one of its rank, which nobody else is there to wake.
+TEST_P(Windows, HearTheirOwnThreads) {
+  for (const int ranks : {1, 2}) {
+    run_ranks(ranks, [&](const Job& job) {
+      Communicator world = Communicator::init(job);
+      Values<uint32_t> memory(world, 4);
+      Window window(world, memory.bytes(), Members::may_die);
+      std::jthread waiting([&] { window.wait_signal(1, 2); });
+      window.signal(job.rank, 1);
+      window.signal(job.rank, 1);
+      waiting.join();
+      window.free();
+    });
+  }
 }
 
 // A rank that leaves without free() is named by those who want something of it.

@@ -38,14 +38,19 @@ std::string text_of(pid_t pid, std::string_view file) {
   return text;
 }
 
+struct Status {
+  std::string state;  // R, S, D, T and others, as in proc(5)
+  pid_t parent = 0;
+};
+
 // Nothing of one that has ended.
-std::optional<pid_t> parent_of(pid_t pid) {
+std::optional<Status> status_of(pid_t pid) {
   const std::string stat = text_of(pid, "stat");  // PID (NAME) STATE PARENT ...
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   const std::vector<std::string> fields = split(stat.substr(name_end), ' ');
   if (fields.size() < 3 || fields[1] == "Z" || fields[1] == "X") return std::nullopt;
-  return parse_number<int>(fields[2]);
+  return Status{fields[1], parse_number<int>(fields[2]).value_or(0)};
 }
 
 std::optional<int> rank_of(pid_t pid) {
@@ -57,7 +62,7 @@ std::optional<int> rank_of(pid_t pid) {
 std::multimap<pid_t, pid_t> children_by_parent() {
   std::multimap<pid_t, pid_t> children;
   for (const pid_t pid : all_processes()) {
-    if (const std::optional<pid_t> parent = parent_of(pid)) children.emplace(*parent, pid);
+    if (const std::optional<Status> status = status_of(pid)) children.emplace(status->parent, pid);
   }
   return children;
 }
@@ -106,6 +111,17 @@ bool is_mapped(const std::string& file) {
   return std::ranges::any_of(all_processes(), [&](pid_t pid) {
     return text_of(pid, "maps").find(file) != std::string::npos;
   });
+}
+
+bool kill_alive(pid_t pid) {
+  if (::kill(pid, SIGSTOP) != 0) return false;
+  const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+  std::optional<Status> status = status_of(pid);
+  while (status && status->state != "T" && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    status = status_of(pid);
+  }
+  return status && ::kill(pid, SIGKILL) == 0;
 }
 
 void kill_descendants() {

@@ -28,6 +28,10 @@ std::string in_words(pid_t pid);
 // Some process of this host has mapped the file.
 bool is_mapped(const std::string& file);
 
+// True if the process ends by this. False where it ends or has ended by itself: its exit code then
+// stands, whatever signal comes. A process that stops first is not ending.
+bool kill_alive(pid_t pid);
+
 // Returns when no descendant is left, or only what the kernel does not let go.
 void kill_descendants();
 

@@ -235,8 +235,8 @@ class Trial {
     const auto found = ranks.find(blow.fault.rank);
     if (blow.fault.rank != kLauncher && found == ranks.end()) return false;
     const pid_t pid = blow.fault.rank == kLauncher ? command_ : found->second;
-    const int begins = blow.fault.kind == Kind::kill ? SIGKILL : SIGSTOP;
-    return ::kill(pid, blow.begins ? begins : SIGCONT) == 0;
+    if (blow.fault.kind == Kind::kill) return kill_alive(pid);
+    return ::kill(pid, blow.begins ? SIGSTOP : SIGCONT) == 0;
   }
 
   // Faults at messages, which ranks tell of.

@@ -14,10 +14,6 @@ namespace {
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 void check(const LayoutOptions& options) {
   const int fewest = options.ranks.empty() ? 0 : std::ranges::min(options.ranks);
   if (fewest >= 1 && options.bucket_elements >= 1 && options.first_bucket_elements >= 1) return;

@@ -29,6 +29,9 @@ namespace tutti::training {
 // Elements: a cache line of 16-bit values. No aligned block of so many elements of a parameter is
 // ever cut by the end of a shard.
 inline constexpr int64_t kAlignment = 32;
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Parameters by the axes over whose ranks their gradients are summed (Placement::summed_over). The
 // first group is that of the batch's axes.

@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
@@ -88,6 +89,14 @@ inline Tensor tensor_at(void* data, DType dtype, int64_t rows, int64_t cols,
 inline ConstTensor tensor_at(const void* data, DType dtype, int64_t rows, int64_t cols,
                              const Backend* backend = nullptr) {
   return {static_cast<const std::byte*>(data), dtype, rows, cols, cols, backend};
+}
+
+// All elements of a contiguous tensor, for ranks to exchange.
+inline Buffer as_buffer(Tensor tensor) {
+  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
+}
+inline ConstBuffer as_buffer(ConstTensor tensor) {
+  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
 }
 
 // The kernels' check of their arguments: `good` fails only by a mistake in this program.

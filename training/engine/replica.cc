@@ -168,9 +168,8 @@ void Replica::join_tied_gradients() {
     synchronizer_->begin_join(parameter);
     BufferPool& pool = storage_.pool();
     const Tensor other = tensor_at(pool.acquire(own.bytes()), own.dtype, own.rows, own.cols);
-    const auto count = static_cast<uint64_t>(own.size());
-    Work received = stages.recv_async({other.data, count, other.dtype}, peer);
-    stages.send({own.data, count, own.dtype}, peer);
+    Work received = stages.recv_async(as_buffer(other), peer);
+    stages.send(as_const(as_buffer(own)), peer);
     received.wait();
     add(own, other, own);
     pool.release(other.data, other.bytes());

@@ -38,22 +38,22 @@ inline void check_moments(const AdamMoments& moments) {
 }
 
 // What a moment is divided by, since it started at 0.
-inline double bias_correction(double beta, const StepOptions& options) {
-  return 1 - std::pow(beta, static_cast<double>(options.step));
+inline double bias_correction(double beta, int64_t step) {
+  return 1 - std::pow(beta, static_cast<double>(step));
 }
 
 inline optimizer_loops::MomentFactors moment_factors(const AdamMoments& moments,
                                                      const StepOptions& options) {
   const bool frozen = moments.frozen_after > 0 && options.step > moments.frozen_after;
-  StepOptions counted = options;  // for the mean of squared gradients
-  if (frozen) counted.step = moments.frozen_after;
+  // Steps that the mean of squared gradients has seen.
+  const int64_t squared = frozen ? moments.frozen_after : options.step;
   return {
       .gradient = static_cast<float>(options.gradient_factor),
       .one_minus_beta1 = static_cast<float>(1 - moments.beta1),
       .beta2 = static_cast<float>(frozen ? 1 : moments.beta2),
       .one_minus_beta2 = static_cast<float>(frozen ? 0 : 1 - moments.beta2),
-      .correction1 = static_cast<float>(bias_correction(moments.beta1, options)),
-      .root_correction2 = static_cast<float>(std::sqrt(bias_correction(moments.beta2, counted))),
+      .correction1 = static_cast<float>(bias_correction(moments.beta1, options.step)),
+      .root_correction2 = static_cast<float>(std::sqrt(bias_correction(moments.beta2, squared))),
       .epsilon = static_cast<float>(moments.epsilon)};
 }
 

@@ -13,8 +13,8 @@ AdamW::AdamW(const AdamWOptions& options) : options_(options) {
 void AdamW::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                    NormReducer& /*reducer*/) {
   const optimizer_loops::MomentFactors factors = moment_factors(options_.moments, options);
-  const float rate =
-      static_cast<float>(options.learning_rate / bias_correction(options_.moments.beta1, options));
+  const float rate = static_cast<float>(options.learning_rate /
+                                        bias_correction(options_.moments.beta1, options.step));
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     const bool decay = decays(*block.owned.spec, options_.decay_on);
     const double keep = decay ? 1 - options.learning_rate * options_.weight_decay : 1;

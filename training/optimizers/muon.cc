@@ -135,7 +135,7 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
   const optimizer_loops::MomentFactors factors = moment_factors(options_.moments, options);
   const double adam_rate = options.learning_rate * options_.adam_scale;
   const auto adam_step =
-      static_cast<float>(adam_rate / bias_correction(options_.moments.beta1, options));
+      static_cast<float>(adam_rate / bias_correction(options_.moments.beta1, options.step));
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     const ParameterSpec& spec = *block.owned.spec;
     const bool matrix = is_matrix(spec);

@@ -15,13 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-ConstBuffer buffer_of(ConstTensor tensor) {
-  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
-}
-Buffer buffer_of(Tensor tensor) {
-  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
-}
-
 // The ranks along one axis, of which this is one. The time that it lives is waited for them.
 class Line {
  public:
@@ -52,7 +45,7 @@ class Line {
       zero(all);
       copy(own, all.row_range(own_rows().first, own.rows));
     } else {
-      ranks().all_gatherv(buffer_of(own), buffer_of(all),
+      ranks().all_gatherv(as_buffer(own), as_buffer(all),
                           blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
     }
     return all;
@@ -69,7 +62,7 @@ class Line {
       return all;
     }
     const Blocks cut = blocks([&](int rank) { return columns_of(rank).count * own.rows; });
-    ranks().all_gatherv(buffer_of(own), buffer_of(parts), cut);
+    ranks().all_gatherv(as_buffer(own), as_buffer(parts), cut);
     unpack_columns(parts, all);
     return all;
   }
@@ -112,10 +105,10 @@ class Line {
       count("all_reduce", tensor, 2);
     } else if (in_order) {
       const Tensor own = summed_rows(tensor);
-      ranks().all_gatherv(as_const(buffer_of(own)), buffer_of(tensor), row_blocks(tensor.cols));
+      ranks().all_gatherv(as_const(as_buffer(own)), as_buffer(tensor), row_blocks(tensor.cols));
       count("all_reduce", tensor);
     } else {
-      ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor));
+      ranks().all_reduce(as_const(as_buffer(tensor)), as_buffer(tensor));
       count("all_reduce", tensor, 2);
     }
     return tensor;
@@ -123,7 +116,7 @@ class Line {
 
   void take_largest(Tensor tensor) {
     count("all_reduce", tensor, 2);
-    if (!alone()) ranks().all_reduce(as_const(buffer_of(tensor)), buffer_of(tensor), ReduceOp::max);
+    if (!alone()) ranks().all_reduce(as_const(as_buffer(tensor)), as_buffer(tensor), ReduceOp::max);
   }
 
   // This rank's rows of the sum, in the tensor's memory.
@@ -134,7 +127,7 @@ class Line {
     if (pass_.slices > 1) {
       sum_in_order(pass_.arena, ranks(), tensor, row_blocks(tensor.cols), own);
     } else {
-      ranks().reduce_scatterv(as_const(buffer_of(tensor)), buffer_of(own), row_blocks(tensor.cols));
+      ranks().reduce_scatterv(as_const(as_buffer(tensor)), as_buffer(own), row_blocks(tensor.cols));
     }
     return own;
   }
@@ -165,7 +158,7 @@ class Line {
   void exchange(ConstTensor from, const Sent& sent, Tensor to, const Received& received) {
     count("all_to_all", from);
     if (alone()) return zero(to);
-    ranks().all_to_allv(buffer_of(from), blocks(sent), buffer_of(to), blocks(received));
+    ranks().all_to_allv(as_buffer(from), blocks(sent), as_buffer(to), blocks(received));
   }
 
   // Parts of columns, one after the other, into their places.

@@ -20,10 +20,6 @@ using Clock = std::chrono::steady_clock;
 // under way: backward waits rather than take more memory.
 constexpr int kGradientBucketsInFlight = 2;
 
-Buffer buffer(Tensor tensor) {
-  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
-}
-
 std::vector<std::vector<int>> parameters_by_unit(Model& model) {
   std::vector<std::vector<int>> used;
   for (size_t unit = 0; unit < model.units().size(); ++unit) {
@@ -136,7 +132,7 @@ void DataParallel::start_gather(int bucket) {
   const Tensor all = storage_.values(bucket);
   at.gather_started = Clock::now();
   at.gather = storage_.ranks_of(bucket).all_gather_async(
-      as_const(buffer(storage_.own_values(bucket))), buffer(all));
+      as_const(as_buffer(storage_.own_values(bucket))), as_buffer(all));
   at.values = ValueState::gathering;
   count_bytes(bucket, static_cast<int64_t>(all.bytes()), 1);
 }
@@ -277,7 +273,7 @@ void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   const Clock::time_point start = Clock::now();
   for (const Tensor& use : uses) {
-    storage_.ranks_of(bucket).all_reduce(as_const(buffer(use)), buffer(use));
+    storage_.ranks_of(bucket).all_reduce(as_const(as_buffer(use)), as_buffer(use));
     count_bytes(bucket, static_cast<int64_t>(use.bytes()), 2);
   }
   waited_ += Clock::now() - start;
@@ -304,14 +300,14 @@ void DataParallel::launch(int bucket) {
     hook_->start(ranks, bucket, gradients);
     count_bytes(bucket, hook_->payload_bytes(bucket, gradients), 2);
   } else if (storage_.options().stage == 0) {
-    at.reduction =
-        ranks.all_reduce_async(as_const(buffer(gradients)), buffer(gradients), ReduceOp::sum, call);
+    at.reduction = ranks.all_reduce_async(as_const(as_buffer(gradients)), as_buffer(gradients),
+                                          ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 2);
   } else {
     const Tensor sum = storage_.adds_to_shards() ? storage_.own_part_of_gradients(bucket)
                                                  : storage_.own_gradients(bucket);
-    at.reduction =
-        ranks.reduce_scatter_async(as_const(buffer(gradients)), buffer(sum), ReduceOp::sum, call);
+    at.reduction = ranks.reduce_scatter_async(as_const(as_buffer(gradients)), as_buffer(sum),
+                                              ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 1);
   }
   under_way_.push_back(bucket);

@@ -162,9 +162,7 @@ class Exchange {
       return zero(received);
     }
     const Clock::time_point start = Clock::now();
-    pass_.mesh->along(Axis::context)
-        .all_to_allv({sent.data, static_cast<uint64_t>(sent.size()), sent.dtype}, to,
-                     {received.data, static_cast<uint64_t>(received.size()), received.dtype}, from);
+    pass_.mesh->along(Axis::context).all_to_allv(as_buffer(sent), to, as_buffer(received), from);
     pass_.mesh->add_said(Axis::context, "all_to_all", bytes, start);
   }
 

@@ -16,10 +16,7 @@ MeanValues::MeanValues(ParameterStorage& storage, Communicator ranks) : storage_
   }
   bytes_.resize(size);
   for (const OwnedPiece& piece : storage_.owned()) {
-    const Tensor own = piece.updated();
-    const auto count = static_cast<uint64_t>(own.size());
-    ranks.all_reduce(ConstBuffer{own.data, count, own.dtype},
-                     Buffer{of(piece).data, count, own.dtype}, ReduceOp::avg);
+    ranks.all_reduce(as_const(as_buffer(piece.updated())), as_buffer(of(piece)), ReduceOp::avg);
   }
 }
 

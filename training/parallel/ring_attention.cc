@@ -86,9 +86,7 @@ class Ring {
       return {};
     }
     sent_ += bytes;
-    return under_way_.emplace_back(
-        along().send_async({rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype},
-                           rank, {.tag = tag}));
+    return under_way_.emplace_back(along().send_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
   Work receive(const KeysAndValues& rows, int rank, Tag tag) {
     if (rows.all.rows == 0) return {};
@@ -96,9 +94,7 @@ class Ring {
       zero(rows.all);
       return {};
     }
-    return under_way_.emplace_back(
-        along().recv_async({rows.all.data, static_cast<uint64_t>(rows.all.size()), rows.all.dtype},
-                           rank, {.tag = tag}));
+    return under_way_.emplace_back(along().recv_async(as_buffer(rows.all), rank, {.tag = tag}));
   }
   // Long messages go on while somebody looks after them.
   void poll() {

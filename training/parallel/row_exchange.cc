@@ -88,9 +88,7 @@ RowExchange::Transfer RowExchange::start(Pass& pass, ConstTensor from,
     zero(to);
     return {};
   }
-  Work work = exchange({from.data, static_cast<uint64_t>(from.size()), from.dtype},
-                       blocks_of(from_counts, from.cols),
-                       {to.data, static_cast<uint64_t>(to.size()), to.dtype},
+  Work work = exchange(as_buffer(from), blocks_of(from_counts, from.cols), as_buffer(to),
                        blocks_of(to_counts, to.cols));
   return {pass.mesh, std::move(work), bytes};
 }

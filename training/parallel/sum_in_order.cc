@@ -13,9 +13,7 @@ void sum_in_order(Arena& arena, Communicator& ranks, ConstTensor tensor, const B
   const int size = ranks.size();
   const Tensor terms = arena.take(tensor.dtype, size * own.rows, own.cols);
   const std::vector<uint64_t> counts(static_cast<size_t>(size), static_cast<uint64_t>(own.size()));
-  ranks.all_to_allv({tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype}, blocks,
-                    {terms.data, static_cast<uint64_t>(terms.size()), terms.dtype},
-                    Blocks::of(counts));
+  ranks.all_to_allv(as_buffer(tensor), blocks, as_buffer(terms), Blocks::of(counts));
   add_up_in_order(size, [&](int into, int term) {
     const Tensor sum = terms.row_range(into * own.rows, own.rows);
     add(sum, terms.row_range(term * own.rows, own.rows), sum);

@@ -37,12 +37,9 @@ Share SumOverRanks::rows_of(int rank, int turn) const {
 
 Work SumOverRanks::start(Tensor result, int turn) {
   Communicator& ranks = pass_->mesh->along(Axis::tensor);
-  const auto buffer = [](Tensor rows) {
-    return Buffer{rows.data, static_cast<uint64_t>(rows.size()), rows.dtype};
-  };
   const int own = to_rows() ? place_.place(Axis::tensor) : 0;
   const Share rows = rows_of(own, turn);
-  const Buffer target = buffer(result.row_range(rows.first, rows.count));
+  const Buffer target = as_buffer(result.row_range(rows.first, rows.count));
   if (!to_rows()) return ranks.all_reduce_async(as_const(target), target);
   std::vector<uint64_t> counts, displacements;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -50,7 +47,7 @@ Work SumOverRanks::start(Tensor result, int turn) {
     counts.push_back(static_cast<uint64_t>(its.count * result.cols));
     displacements.push_back(static_cast<uint64_t>(its.first * result.cols));
   }
-  return ranks.reduce_scatterv_async(as_const(buffer(result)), target,
+  return ranks.reduce_scatterv_async(as_const(as_buffer(result)), target,
                                      Blocks::of(counts, displacements));
 }
 

@@ -56,7 +56,7 @@ void Boundary::gather(Tensor tensor) {
     counts.push_back(static_cast<uint64_t>(part(tensor.size(), rank).count));
   }
   const Share own = part(tensor.size(), tensor_ranks_.rank());
-  const Buffer whole{tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
+  const Buffer whole = as_buffer(tensor);
   tensor_ranks_.all_gatherv({tensor.data + static_cast<size_t>(own.first) * size_of(tensor.dtype),
                              static_cast<uint64_t>(own.count), tensor.dtype},
                             whole, Blocks::of(counts));

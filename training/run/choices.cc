@@ -61,9 +61,8 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
     return std::unique_ptr<CommunicationHook>(std::make_unique<WarmUp>(
         static_cast<int64_t>(options.compression_warmup), std::move(hook)));
   };
-  if (options.compression == Compression::none || options.compression_only == "*") {
-    return options.compression == Compression::none ? nullptr : make(layout);
-  }
+  if (options.compression == Compression::none) return nullptr;
+  if (options.compression_only == "*") return make(layout);
   return std::make_unique<Selection>(options.compression_only, layout, specs, make);
 }
 

@@ -165,6 +165,8 @@ void bind_window(nb::module_& module) {
 NB_MODULE(_tutti, module) {
   module.doc() = "The C interface of the library, for the package's own use.";
   module.def("version", &tutti_version);
+  module.def("wire_formats",
+             [] { return std::vector<std::string>(kWireFormats.begin(), kWireFormats.end()); });
   module.def(
       "init",
       [](int32_t rank, int32_t size, const std::optional<std::string>& master_address,

@@ -26,7 +26,7 @@ ANY_TAG = -1
 _ALL_REDUCE, _ALL_GATHER, _REDUCE_SCATTER, _BROADCAST, _REDUCE, _BARRIER, _SEND = range(7)
 _GATHER, _SCATTER, _ALL_TO_ALL, _SCAN, _EXSCAN, _RECV, _RECV_REDUCE = range(7, 14)
 OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "minloc", "maxloc")
-WIRE_FORMATS = ("plain", "bf16", "f16", "f8e4m3", "f8e5m2", "mx8", "mx4", "int8", "sign")
+WIRE_FORMATS: tuple[str, ...] = tuple(_tutti.wire_formats())
 _NUMBER_OF_OP = {name: number for number, name in enumerate(OPS)}
 
 _serial = itertools.count()

@@ -58,7 +58,7 @@ def test_mypy_finds_mistakes(mypy, tmp_path):
 # What every class and function of nanobind's is at run time: no type checker's type or function.
 OF_NANOBIND = r"""
 tutti\._tutti\.(Communicator|Window|Work)(\.__init__)?
-tutti\._tutti\.(init|version)
+tutti\._tutti\.(init|version|wire_formats)
 tutti\._training\.Run
 """
 

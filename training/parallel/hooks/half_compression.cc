@@ -29,7 +29,7 @@ void HalfCompression::start(Communicator& communicator, int bucket, Tensor gradi
   }
   const Tensor sent = on_wire(bucket, gradients);
   convert(gradients, sent);
-  const Buffer buffer{sent.data, static_cast<uint64_t>(sent.size()), wire_};
+  const Buffer buffer = as_buffer(sent);
   at.sum = communicator.all_reduce_async(as_const(buffer), buffer);
 }
 

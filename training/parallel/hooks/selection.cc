@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ranges>
 #include <utility>
 
 #include "base/error.h"
@@ -13,18 +12,9 @@
 
 namespace tutti::training {
 
-namespace {
-
-// Where parameters begin, in elements: as in a bucket.
-constexpr int64_t kAlignedTo = 16;
-int64_t aligned(int64_t count) { return (count + kAlignedTo - 1) / kAlignedTo * kAlignedTo; }
-
-}  // namespace
-
 bool fits(std::string_view name, const std::string& patterns) {
   const std::string text(name);
-  return std::ranges::any_of(std::views::split(patterns, ','), [&](const auto& one) {
-    const std::string pattern(one.begin(), one.end());
+  return std::ranges::any_of(split(patterns, ','), [&](const std::string& pattern) {
     return ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
   });
 }
@@ -61,7 +51,7 @@ Selection::Selection(const std::string& patterns, const Layout& layout,
 
 void Selection::add(Part& part, const Slot& slot) {
   part.runs.push_back({.from = slot.offset, .to = part.size, .count = slot.count});
-  part.size += aligned(slot.count);
+  part.size += round_up(slot.count, kAlignment);
 }
 
 Tensor Selection::packed(Part& part, DType dtype) const {
@@ -80,13 +70,13 @@ void Selection::copy(const Part& part, Tensor gradients, bool to_bucket) {
 }
 
 void Selection::pack(Communicator& communicator, Part& part, Tensor gradients) {
+  const auto bytes = static_cast<size_t>(part.size) * size_of(gradients.dtype);
   if (part.memory == nullptr) {
-    const auto bytes = static_cast<size_t>(part.size) * size_of(gradients.dtype);
     part.memory = communicator.allocate<std::byte>(bytes);
     bytes_ += static_cast<int64_t>(bytes);
   }
   // A format may have made something of what lies between parameters.
-  std::memset(part.memory.get(), 0, static_cast<size_t>(part.size) * size_of(gradients.dtype));
+  std::memset(part.memory.get(), 0, bytes);
   copy(part, gradients, false);
 }
 

@@ -8,29 +8,26 @@
 namespace tutti::training {
 
 int64_t StepCount::at(int bucket) {
-  const auto index = static_cast<size_t>(bucket);
-  started_.resize(std::max(started_.size(), index + 1));
-  if (started_[index]) {
-    std::fill(started_.begin(), started_.end(), false);
-    ++before_;
-  }
-  started_[index] = true;
+  if (started_.contains(bucket)) end_step();
+  started_.insert(bucket);
   return static_cast<int64_t>(before_);
+}
+
+void StepCount::end_step() {
+  started_.clear();
+  ++before_;
 }
 
 // Between two steps, the one before has ended.
 HookState StepCount::state(const std::string& name) {
-  if (std::ranges::count(started_, true) > 0) {
-    std::fill(started_.begin(), started_.end(), false);
-    ++before_;
-  }
+  if (!started_.empty()) end_step();
   return {name, f32_row(std::span(&before_, 1)), RowKind::same};
 }
 
 void PlainSums::start(Communicator& communicator, int bucket, Tensor gradients) {
   const auto index = static_cast<size_t>(bucket);
   works_.resize(std::max(works_.size(), index + 1));
-  const Buffer buffer{gradients.data, static_cast<uint64_t>(gradients.size()), gradients.dtype};
+  const Buffer buffer = as_buffer(gradients);
   works_[index] = communicator.all_reduce_async(as_const(buffer), buffer);
 }
 

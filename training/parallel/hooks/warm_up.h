@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,10 @@ class StepCount {
   HookState state(const std::string& name);
 
  private:
-  float before_ = 0;  // in checkpoints; exact for 2^24 steps
-  std::vector<bool> started_;
+  void end_step();
+
+  float before_ = 0;       // in checkpoints; exact for 2^24 steps
+  std::set<int> started_;  // buckets, in this step
 };
 
 // The bucket's all-reduce as it is without a hook.

@@ -354,7 +354,7 @@ TEST_F(Checkpoints, ARunWithErrorFeedbackResumesToTheSameBits) {
 // At step 5 ranks differ, in momenta too.
 TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
   TrainOptions options = options_of(10, 0);
-  options.replica.average_every = 4;
+  options.replica.sync = averages_every(4);
   expect_to_resume(options);
   EXPECT_TRUE(tensors("whole").contains("own.optimizer.exp_avg.wte.weight"));
 }

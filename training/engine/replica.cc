@@ -11,7 +11,7 @@
 #include "training/core/group.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
-#include "training/parallel/local_sgd.h"
+#include "training/parallel/averaging/averaging.h"
 #include "training/parallel/rank_reducer.h"
 #include "training/pipeline/places.h"
 
@@ -120,7 +120,7 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
   }
   const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);
-  if (options.average_every > 0) return std::make_unique<LocalSgd>(storage, options.average_every);
+  if (options.sync.has_own_values()) return make_averaging(storage, options.sync, options.seed);
   return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
 }
 
@@ -274,8 +274,8 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   begin_gradients(gradients_.passes(gradients_.plan(batches.passes)));
   gradients_.run(batches, counts.front().scales(loss_scale));
   join_tied_gradients();
-  synchronizer_->finish_gradients();
   weigh_own_gradients(counts.front());
+  synchronizer_->finish_gradients();
 
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);

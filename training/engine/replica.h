@@ -34,6 +34,7 @@
 #include "training/parallel/mean_values.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/storage.h"
+#include "training/parallel/sync_options.h"
 #include "training/parallel/synchronizer.h"
 
 namespace tutti::training {
@@ -53,9 +54,7 @@ struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
   StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
-  // Updates between two averages of all ranks' values, in place of sums of gradients
-  // (parallel/local_sgd.h); 0: gradients are summed.
-  int64_t average_every = 0;
+  SyncOptions sync;  // how ranks keep together: sums of gradients, or averages of values
   SynchronizerFactory synchronizer;  // none: what the others say
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)

@@ -52,12 +52,10 @@ void check_experts(Model& model, const ReplicaOptions& options) {
 
 void check_averages(const ReplicaOptions& options, bool cut) {
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
-    if (!found || options.average_every == 0) return;
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("averages of parameters every ", options.average_every, " steps do not go with ", what),
-        {.cause = "ranks have whole models of their own, which differ in between",
-         .remedy = cat("leave out --average-every, or ", remedy)});
+    if (!found || !options.sync.has_own_values()) return;
+    throw Error(ErrorCode::invalid_argument, cat(text_of(options.sync), " does not go with ", what),
+                {.cause = "ranks have whole models of their own, which differ in between",
+                 .remedy = cat("leave out --sync, or ", remedy)});
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
   refuse(cut, "a model that is cut over ranks",
@@ -105,11 +103,11 @@ void check_compression(const ReplicaOptions& options, const pipeline::Placement&
                 {.cause = "what ranks tell each other is its affair",
                  .remedy = "leave the compression out, or the synchronizer"});
   }
-  if (options.average_every != 0) {
+  if (options.sync.has_own_values()) {
     throw Error(ErrorCode::invalid_argument,
                 "gradients that are not summed over ranks cannot be compressed",
-                {.cause = "with averages of parameters each rank keeps its own",
-                 .remedy = "leave out --compression or --average-every"});
+                {.cause = cat("with ", text_of(options.sync), " each rank keeps its own"),
+                 .remedy = "leave out --compression or --sync"});
   }
   if (!placement.has_shared_across) return;
   throw Error(ErrorCode::invalid_argument,

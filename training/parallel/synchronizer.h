@@ -35,7 +35,7 @@ class Synchronizer : public UnitHooks {
   // and then weighted by the part that these are of all. Each rank has its own norm, clips by it,
   // and goes on with its own values and optimizer's state, which checkpoints then keep of each
   // rank: in stage 0, of models that are whole on each rank. The model that is validated and saved
-  // is the mean of the ranks' values.
+  // is the mean of the ranks' values. Gradients are weighted before finish_gradients().
   virtual bool sums_gradients() const { return true; }
 
   // The optimizer has updated owned values; not in a step that was left out.

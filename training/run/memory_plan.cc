@@ -278,7 +278,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   if (options_.async_checkpoint) {
     const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);
-    if (replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
+    if (replica.sync.has_own_values()) report.copies *= 2;  // and those of the rank's own
   }
   report.activations = stage.activations;
   report.boundaries = stage.messages * profile_.layers.front().activation_bytes +

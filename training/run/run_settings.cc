@@ -66,6 +66,11 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   }
   if (!is("precision", "f16")) settings["loss-scale"] = "none";
   if (!is("compression", "powersgd")) settings.erase("compression-rank");
+  const Json* const sync = settings.find("sync");
+  if (sync == nullptr || !sync->get<std::string>().starts_with("diloco")) {
+    settings.erase("outer-lr");
+    settings.erase("outer-momentum");
+  }
 }
 
 }  // namespace

@@ -17,6 +17,8 @@
 namespace tutti::training {
 namespace {
 
+constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
+
 // --- The settings that are not single values ---
 
 void describe_precision(Schema& schema, TrainOptions& options) {
@@ -143,6 +145,39 @@ void describe_compression(Schema& schema, TrainOptions& options) {
       .show_default();
 }
 
+void describe_sync(Schema& schema, SyncOptions& sync) {
+  schema
+      .add(
+          "training.sync", Field::Type::text, [&sync]() -> Json { return text_of(sync); },
+          [&sync](const Json& value) { set_way(sync, value); },
+          "how ranks keep together. allreduce: they sum gradients in each step. Else each rank "
+          "updates values of its own: local:K averages all values every K steps (local SGD), "
+          "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
+          "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
+          "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
+          "other ranks in each step, sgp by push-sum")
+      .value_name("WAY")
+      .show_default();
+  schema.add("training.outer_lr", sync.outer_rate, "diloco: learning rate of the outer optimizer")
+      .show_default();
+  schema.add("training.outer_momentum", sync.outer_momentum, "diloco: its Nesterov momentum")
+      .between(0, 1)
+      .show_default();
+  const auto every = [&sync]() -> Json {
+    return sync.kind == SyncKind::local && sync.local_after == 0 ? sync.every : 0;
+  };
+  schema
+      .add(
+          "training.average_every", Field::Type::whole, every,
+          [&sync, every](const Json& value) {
+            if (every() != value)
+              set_way(sync, value == 0 ? "allreduce" : cat("local:", value.get<int64_t>()));
+          },
+          "K: --sync local:K; 0: --sync allreduce")
+      .between(0, kMostOfAnything)
+      .role(kOnce);
+}
+
 void describe_cut(Schema& schema, TrainOptions& options) {
   const auto get = [&options]() -> Json {
     const std::vector<int>& cut = options.replica.pipeline.cut;
@@ -176,8 +211,6 @@ void describe_cut(Schema& schema, TrainOptions& options) {
 
 // --- Groups of them ---
 
-constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
-
 void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
       .flag("--data-weights");
@@ -199,12 +232,7 @@ void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("training.seed", options.seed, "seed of initial values, sample order and dropout")
       .show_default();
   describe_clip(schema, options);
-  schema
-      .add("training.average_every", options.replica.average_every,
-           "steps that each rank takes by its own gradients before all ranks average their "
-           "parameters (local SGD); 0: gradients are summed in each step")
-      .between(0, kMostOfAnything)
-      .show_default();
+  describe_sync(schema, options.replica.sync);
   describe_precision(schema, options);
   describe_compression(schema, options);
   schema.add("training.compression_rank", options.compression_rank, "rank of PowerSGD")

@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/support/tiny_run.h"
-#include "training/parallel/local_sgd.h"
+#include "training/parallel/averaging/local_sgd.h"
 #include "training/run/snapshot.h"
 
 namespace tutti::training {
@@ -42,7 +42,7 @@ SynchronizerFactory averaging_every(int64_t steps) {
 // Every 0: gradients are summed.
 TinyRun run_of(int64_t every, double momentum = 0) {
   TinyRun run;
-  run.replica.average_every = every;
+  run.replica.sync = averages_every(every);
   run.optimizer = {{"name", "sgd"}, {"momentum", momentum}};
   run.learning_rate = 0.1;
   run.steps = 8;
@@ -198,7 +198,7 @@ TEST_F(LocalSgdState, TheMeanIsValidatedAndSaved) {
 
     run_ranks(1, [&](const Job& job) {
       TinyRun summed = run;
-      summed.replica.average_every = 0;
+      summed.replica.sync = {};
       TinyRank rank(job, summed);
       load_snapshot(rank.replica, *rank.model, directory);
       const std::vector<float> saved = values_of(rank.replica);
@@ -260,18 +260,18 @@ TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
     return refusal_of(run);
   };
   EXPECT_THAT(with([](TinyRun& run) { run.replica.storage.stage = 1; }),
-              AllOf(HasSubstr("do not go with ZeRO stage 1"), HasSubstr("or --zero")));
+              AllOf(HasSubstr("does not go with ZeRO stage 1"), HasSubstr("or --zero")));
   EXPECT_THAT(with([](TinyRun& run) { run.mesh.pipeline = 2; }),
-              HasSubstr("do not go with a model that is cut over ranks"));
+              HasSubstr("does not go with a model that is cut over ranks"));
   EXPECT_THAT(with([](TinyRun& run) { run.powersgd.emplace(); }),
               HasSubstr("gradients that are not summed over ranks cannot be compressed"));
   EXPECT_THAT(with([](TinyRun& run) { run.replica.synchronizer = averaging_every(4); }),
-              HasSubstr("do not go with a synchronizer of one's own"));
+              HasSubstr("does not go with a synchronizer of one's own"));
   EXPECT_THAT(with([](TinyRun& run) {
                 run.replica.storage.dtype = DType::bf16;
                 run.replica.stochastic_rounding = true;
               }),
-              HasSubstr("do not go with parameters in bf16 without masters"));
+              HasSubstr("does not go with parameters in bf16 without masters"));
 }
 
 TEST(SynchronizerTest, AnOwnOneTakesTheirPlace) {

@@ -242,7 +242,7 @@ class LocalPricing {
       }
     }
     // Sums of compressed gradients are not priced as such.
-    const double every = count(std::max<int64_t>(1, replica_.average_every));
+    const double every = count(replica_.sync.every);
     time.sums /= every;
     // The update reads gradients, and reads and writes masters and two states; before it gradients
     // are set to zero and their norm is summed.

@@ -1,0 +1,350 @@
+// Ranks with values of their own: what each way is identical to, what it keeps, what it sends.
+#include "training/parallel/averaging/averaging.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mix_bits.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/run/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+
+using Row = std::vector<float>;
+// By rank, all values after each step.
+using Values = std::vector<std::vector<Row>>;
+
+size_t at(int64_t index) { return static_cast<size_t>(index); }
+
+TinyRun run_of(const std::string& way, double momentum = 0) {
+  TinyRun run;
+  set_way(run.replica.sync, way);
+  run.optimizer = {{"name", "sgd"}, {"momentum", momentum}};
+  run.learning_rate = 0.1;
+  run.steps = 8;
+  run.batch = 12;
+  return run;
+}
+
+TinyRun plain_outer(const std::string& way) {
+  TinyRun run = run_of(way);
+  run.replica.sync.outer_rate = 1;
+  run.replica.sync.outer_momentum = 0;
+  return run;
+}
+
+Row values_of(const Replica& replica) {
+  Row all;
+  for (const OwnedPiece& piece : replica.owned()) {
+    const auto values = piece.updated().values<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+Values trained(int ranks, const TinyRun& run) {
+  Values values(at(ranks));
+  run_ranks(ranks, [&](const Job& job) {
+    TinyRank rank(job, run);
+    for (uint64_t step = 0; step < run.steps; ++step) {
+      rank.step();
+      values[at(job.rank)].push_back(values_of(rank.replica));
+    }
+  });
+  return values;
+}
+
+double difference(const Row& a, const Row& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max<double>(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+TEST(Averaging, InEachStepIsSumsOfGradients) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const Row summed = trained(ranks, run_of("allreduce"))[0].back();
+    for (const TinyRun& run :
+         {run_of("local:1"), run_of("gossip:complete"), plain_outer("diloco:1")}) {
+      SCOPED_TRACE(text_of(run.replica.sync));
+      const Values values = trained(ranks, run);
+      EXPECT_LT(difference(values[0].back(), summed), 1e-6) << ranks << " ranks";
+      EXPECT_GT(difference(values[0].back(), values[0].front()), 1e-3) << "it learns";
+      for (const auto& of_rank : values) EXPECT_EQ(of_rank, values[0]);
+    }
+  }
+}
+
+TEST(Averaging, OneRankTrainsAlone) {
+  const Values alone = trained(1, run_of("allreduce", 0.9));
+  for (const char* way : {"local:1", "local:3", "post-local:2@3", "gossip:ring", "gossip:exp",
+                          "gossip:random", "gossip:complete", "sgp:exp", "sgp:random"}) {
+    EXPECT_EQ(trained(1, run_of(way, 0.9)), alone) << way;
+  }
+}
+
+TEST(DiLoCo, WithoutAnOuterOptimizerAveragesValues) {
+  const Values local = trained(3, run_of("local:4"));
+  const Values plain = trained(3, plain_outer("diloco:4"));
+  EXPECT_LT(difference(plain[0].back(), local[0].back()), 1e-6);
+  EXPECT_GT(difference(trained(3, run_of("diloco:4"))[0].back(), local[0].back()), 1e-4);
+}
+
+TEST(DiLoCo, OneFragmentWithoutDelayIsThePlainOne) {
+  EXPECT_EQ(trained(2, run_of("diloco:4,1,0,0")), trained(2, run_of("diloco:4")));
+}
+
+TEST(PostLocalSgd, AveragesGradientsUntilItsStep) {
+  const Values summed = trained(2, run_of("allreduce", 0.9));
+  const Values values = trained(2, run_of("post-local:2@4", 0.9));
+  for (size_t step = 1; step <= 8; ++step) {
+    const bool same = values[0][step - 1] == values[1][step - 1];
+    EXPECT_EQ(same, step <= 4 || step % 2 == 0) << "after step " << step;
+  }
+  EXPECT_LT(difference(values[0][3], summed[0][3]), 1e-6);
+}
+
+// Without updates of their own, values change by what ranks tell each other alone.
+class Still {
+ public:
+  Still(int ranks, TinyRun run) : ranks_(ranks), run_(std::move(run)) { run_.learning_rate = 0; }
+
+  // Values of rank r: the initial ones + r times another number for each; as `begin` says they are
+  // made known to the synchronizer, too.
+  Values values(bool publish) const {
+    Values all(at(ranks_));
+    run_ranks(ranks_, [&](const Job& job) {
+      TinyRank rank(job, run_);
+      all[at(job.rank)].push_back(values_of(rank.replica));
+      uint64_t index = 0;
+      for (const OwnedPiece& piece : rank.replica.owned()) {
+        for (float& value : piece.updated().values<float>()) {
+          const auto random = static_cast<double>(mix_bits(++index * 64 + at(job.rank)) >> 11);
+          value += static_cast<float>(random * 0x1p-53 * (job.rank + 1));
+        }
+      }
+      if (publish) rank.replica.publish();
+      all[at(job.rank)].push_back(values_of(rank.replica));
+      for (uint64_t step = 0; step < run_.steps; ++step) {
+        rank.step();
+        all[at(job.rank)].push_back(values_of(rank.replica));
+      }
+    });
+    return all;
+  }
+
+ private:
+  int ranks_;
+  TinyRun run_;
+};
+
+std::vector<double> mean_of(const Values& values, size_t step) {
+  std::vector<double> mean(values[0][step].size());
+  for (const auto& of_rank : values) {
+    for (size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += of_rank[step][i] / static_cast<double>(values.size());
+    }
+  }
+  return mean;
+}
+
+double distance(const Row& row, const std::vector<double>& mean) {
+  double largest = 0;
+  for (size_t i = 0; i < row.size(); ++i) largest = std::max(largest, std::abs(row[i] - mean[i]));
+  return largest;
+}
+
+TEST(Gossip, KeepsTheMeanOfAllValuesInEachStep) {
+  for (const char* way :
+       {"gossip:ring", "gossip:exp", "gossip:random", "gossip:complete", "sgp:exp"}) {
+    for (const int ranks : {2, 3, 4, 5}) {
+      SCOPED_TRACE(cat(way, " of ", ranks));
+      TinyRun run = run_of(way);
+      run.steps = 48;
+      const Values values = Still(ranks, run).values(true);
+      const std::vector<double> mean = mean_of(values, 1);
+      const double apart = distance(values[0][1], mean);
+      EXPECT_GT(apart, 0.1);
+      for (size_t step = 2; step < values[0].size(); ++step) {
+        const std::vector<double> now = mean_of(values, step);
+        double moved = 0;
+        for (size_t i = 0; i < now.size(); ++i) moved = std::max(moved, std::abs(now[i] - mean[i]));
+        ASSERT_LT(moved, 5e-6) << "in step " << step - 1;
+      }
+      for (const auto& of_rank : values) EXPECT_LT(distance(of_rank.back(), mean), 1e-3 * apart);
+    }
+  }
+}
+
+TEST(Gossip, ExponentialPeersOfFourRanksAgreeInTwoSteps) {
+  TinyRun run = run_of("gossip:exp");
+  run.steps = 2;
+  const Values values = Still(4, run).values(true);
+  const std::vector<double> mean = mean_of(values, 1);
+  for (const auto& of_rank : values) EXPECT_LT(distance(of_rank.back(), mean), 1e-6);
+}
+
+// Ranks that receive from several, or from none, come to the mean of all nevertheless.
+TEST(PushSum, IsNotBiasedByRandomTargets) {
+  for (const int ranks : {2, 3, 5}) {
+    TinyRun run = run_of("sgp:random");
+    run.steps = 64;
+    const Values values = Still(ranks, run).values(true);
+    const std::vector<double> mean = mean_of(values, 1);
+    for (const auto& of_rank : values) {
+      EXPECT_LT(distance(of_rank.back(), mean), 1e-4) << ranks << " ranks";
+    }
+  }
+}
+
+// The rules of diloco.h, in double, element by element.
+TEST(DiLoCo, FragmentsFollowTheirRule) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kEvery = 6;
+  constexpr int64_t kFragments = 2;
+  constexpr int64_t kDelay = 1;
+  constexpr double kShare = 0.25;
+  constexpr double kRate = 0.7;
+  constexpr double kMomentum = 0.9;
+  TinyRun run = run_of("diloco:6,2,1,0.25");
+  run.steps = 14;
+  const Values values = Still(kRanks, run).values(false);
+  const auto size = static_cast<int64_t>(values[0][0].size());
+  for (int64_t i = 0; i < size; i += 101) {
+    const int64_t fragment = i >= size / kFragments ? 1 : 0;
+    double outer = values[0][0][at(i)];
+    double momentum = 0;
+    double delta = 0;
+    std::vector<double> own(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) own[at(rank)] = values[at(rank)][1][at(i)];
+    for (int64_t step = 1; step <= 14; ++step) {
+      const int64_t sent_at = (fragment + 1) * kEvery / kFragments;
+      if (step % kEvery == sent_at % kEvery) {
+        delta = outer;
+        for (const double value : own) delta -= value / kRanks;
+      }
+      if (step > kDelay && (step - kDelay) % kEvery == sent_at % kEvery) {
+        momentum = kMomentum * momentum + delta;
+        outer -= kRate * (delta + kMomentum * momentum);
+        for (double& value : own) value = kShare * value + (1 - kShare) * outer;
+      }
+      for (int rank = 0; rank < kRanks; ++rank) {
+        ASSERT_NEAR(values[at(rank)][at(step + 1)][at(i)], own[at(rank)], 1e-5)
+            << "element " << i << ", step " << step << ", rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Averaging, SendsItsValuesAlone) {
+  const auto sent = [](const std::string& way, int ranks) {
+    std::vector<double> bytes;
+    run_ranks(ranks, [&](const Job& job) {
+      TinyRank rank(job, run_of(way));
+      double before = rank.replica.bytes_sent();
+      for (int step = 1; step <= 8; ++step) {
+        rank.step();
+        const double after = rank.replica.bytes_sent();
+        const auto all = static_cast<double>(values_of(rank.replica).size() * sizeof(float));
+        if (job.rank == 0) bytes.push_back((after - before) / all);
+        before = after;
+      }
+    });
+    return bytes;
+  };
+  using Shares = std::vector<double>;
+  EXPECT_EQ(sent("diloco:4", 2), (Shares{0, 0, 0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(sent("post-local:4@1", 2), (Shares{1, 0, 0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(sent("gossip:ring", 4), Shares(8, 2));
+  EXPECT_EQ(sent("gossip:ring", 2), Shares(8, 1));
+  EXPECT_EQ(sent("gossip:exp", 4), Shares(8, 1));
+  EXPECT_THAT(
+      sent("diloco:4,2,1", 2),
+      ::testing::Pointwise(::testing::DoubleNear(0.01), Shares{0, 0.5, 0, 0.5, 0, 0.5, 0, 0.5}));
+}
+
+constexpr int kRanks = 3;
+constexpr int kSavedAt = 6;
+
+void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
+  std::optional<RunDirectory> run;
+  if (job.rank == 0) run.emplace(directory, RunStart{});
+  save_snapshot(rank.replica, *rank.model,
+                {.directory = run ? &*run : nullptr, .step = rank.done, .keep = 1});
+}
+
+class AveragingState : public FolderTest {
+ protected:
+  // A file's name of it.
+  std::string directory_of(const TinyRun& run) const {
+    return path(cat(std::string(name(run.replica.storage.dtype)), text_of(run.replica.sync)));
+  }
+  void save(const TinyRun& run) const {
+    run_ranks(kRanks, [&](const Job& job) {
+      TinyRank rank(job, run);
+      for (int step = 0; step < kSavedAt; ++step) rank.step();
+      save_in(directory_of(run), rank, job);
+    });
+  }
+};
+
+// In the sixth step a fragment of diloco's is under way.
+TEST_F(AveragingState, GoesOnBitForBit) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const char* way : {"local:4", "post-local:2@7", "diloco:4", "diloco:4,2,1,0.5",
+                            "gossip:ring", "gossip:exp", "gossip:random", "sgp:random"}) {
+      SCOPED_TRACE(way);
+      TinyRun run = run_of(way, 0.5);
+      run.replica.storage.dtype = dtype;
+      const Values expected = trained(kRanks, run);
+      save(run);
+      run_ranks(kRanks, [&](const Job& job) {
+        TinyRank rank(job, run);
+        load_snapshot(rank.replica, *rank.model, directory_of(run));
+        rank.skip(kSavedAt);
+        EXPECT_EQ(values_of(rank.replica), expected[at(job.rank)][kSavedAt - 1]);
+        for (uint64_t step = kSavedAt; step < run.steps; ++step) {
+          rank.step();
+          EXPECT_EQ(values_of(rank.replica), expected[at(job.rank)][step]) << "step " << step + 1;
+        }
+      });
+    }
+  }
+}
+
+// Other ranks go on from one model, and so does a run that did otherwise before.
+TEST_F(AveragingState, OtherRanksAndOtherWaysGoOnToo) {
+  for (const char* way :
+       {"allreduce", "local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random"}) {
+    const TinyRun saved = run_of(way);
+    save(saved);
+    for (const char* next :
+         {"allreduce", "local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random"}) {
+      SCOPED_TRACE(cat(way, " then ", next));
+      const int ranks = std::string(way) == next ? 2 : kRanks;
+      run_ranks(ranks, [&](const Job& job) {
+        TinyRank rank(job, run_of(next));
+        load_snapshot(rank.replica, *rank.model, directory_of(saved));
+        rank.skip(kSavedAt);
+        EXPECT_LT(rank.step().loss, 4);
+        EXPECT_LT(rank.step().loss, 4);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,67 @@
+#include "training/parallel/averaging/peers.h"
+
+#include <bit>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+
+#include "base/mix_bits.h"
+
+namespace tutti::training {
+namespace {
+
+class Random {
+ public:
+  Random(uint64_t seed, int64_t exchange)
+      : state_(mix_bits(seed + static_cast<uint64_t>(exchange) * kGolden)) {}
+  int below(int limit) {
+    state_ += kGolden;
+    return static_cast<int>(mix_bits(state_) % static_cast<uint64_t>(limit));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace
+
+std::vector<int> exponential_targets(int ranks, int64_t exchange) {
+  std::vector<int> targets(static_cast<size_t>(ranks));
+  const int powers = ranks > 1 ? std::bit_width(static_cast<unsigned>(ranks - 1)) : 1;
+  const int distance = 1 << (exchange % powers);
+  for (int rank = 0; rank < ranks; ++rank) {
+    targets[static_cast<size_t>(rank)] = (rank + distance) % ranks;
+  }
+  return targets;
+}
+
+std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange) {
+  std::vector<int> targets(static_cast<size_t>(ranks));
+  if (ranks == 1) return targets;
+  Random random(seed, exchange);
+  for (int rank = 0; rank < ranks; ++rank) {
+    targets[static_cast<size_t>(rank)] = (rank + 1 + random.below(ranks - 1)) % ranks;
+  }
+  return targets;
+}
+
+std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange) {
+  std::vector<int> order(static_cast<size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  Random random(seed, exchange);
+  for (int last = ranks - 1; last > 0; --last) {
+    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(random.below(last + 1))]);
+  }
+  std::vector<int> partners(order.size());
+  std::iota(partners.begin(), partners.end(), 0);
+  for (size_t i = 0; i + 1 < order.size(); i += 2) {
+    partners[static_cast<size_t>(order[i])] = order[i + 1];
+    partners[static_cast<size_t>(order[i + 1])] = order[i];
+  }
+  return partners;
+}
+
+int left_of(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
+int right_of(int rank, int ranks) { return (rank + 1) % ranks; }
+
+}  // namespace tutti::training

@@ -1,0 +1,23 @@
+// Who sends to whom in one exchange of values. Every rank finds the same from the exchange's
+// number, and no message says it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "training/parallel/sync_options.h"
+
+namespace tutti::training {
+
+// By rank, the one that it sends to: 1, 2, 4 ... ranks further, a power of two in each exchange, so
+// that after log2(ranks) exchanges each value has reached all (Assran et al. 2019, section 3).
+std::vector<int> exponential_targets(int ranks, int64_t exchange);
+// Another one at random: some ranks receive from several, some from none.
+std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange);
+// By rank, its partner at random, whose partner it is; itself where the number is odd.
+std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange);
+// Both neighbours of a rank in the ring of all; of 2 ranks they are the same one.
+int left_of(int rank, int ranks);
+int right_of(int rank, int ranks);
+
+}  // namespace tutti::training

@@ -1,0 +1,77 @@
+#include "training/parallel/averaging/push_sum.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "training/parallel/averaging/peers.h"
+
+namespace tutti::training {
+
+PushSum::PushSum(ParameterStorage& storage, GossipGraph graph, uint64_t seed)
+    : Averaging(storage),
+      graph_(graph),
+      seed_(seed),
+      values_(storage),
+      memory_(ranks().allocate<float>(kRows * (count() + 1))) {}
+
+void PushSum::publish_values() {
+  if (std::exchange(loaded_, false)) return show();
+  values_.read(0, row(0).first(count()));
+  row(0).back() = 1;
+}
+
+void PushSum::exchange(int64_t update) {
+  const int size = ranks().size();
+  if (size == 1) return;
+  const auto from = std::chrono::steady_clock::now();
+  take_update();
+  push(graph_ == GossipGraph::random ? random_targets(size, seed_, update)
+                                     : exponential_targets(size, update));
+  show();
+  tell("push of values", 0, from);
+}
+
+// x / w is what the model had before its update, bit for bit.
+void PushSum::take_update() {
+  const std::span<float> updated = row(1).first(count());
+  values_.read(0, updated);
+  const std::span<float> x = row(0).first(count());
+  for (size_t i = 0; i < x.size(); ++i) x[i] += updated[i] - x[i] / weight();
+}
+
+void PushSum::push(const std::vector<int>& targets) {
+  const std::span<float> mine = row(0);
+  for (float& value : mine) value /= 2;
+  std::ranges::copy(mine, row(2).begin());
+  const int own = ranks().rank();
+  Work sent = send(row(2), targets[static_cast<size_t>(own)]);
+  for (int from = 0; from < ranks().size(); ++from) {
+    if (targets[static_cast<size_t>(from)] != own) continue;
+    ranks().recv({row(1).data(), row(1).size(), DType::f32}, from);
+    std::ranges::transform(mine, row(1), mine.begin(), std::plus<>());
+  }
+  sent.wait();
+}
+
+void PushSum::show() {
+  const std::span<float> z = row(1).first(count());
+  const std::span<const float> x = row(0).first(count());
+  for (size_t i = 0; i < x.size(); ++i) z[i] = x[i] / weight();
+  values_.write(0, z);
+}
+
+void PushSum::visit_state(StateVisitor& visitor) {
+  Averaging::visit_state(visitor);
+  if (!visitor.has("sync.numerators")) return;
+  visitor.row("sync.numerators",
+              tensor_at(memory_.get(), DType::f32, 1, static_cast<int64_t>(count()) + 1),
+              RowKind::averaged);
+  loaded_ = !visitor.saves();
+}
+
+int64_t PushSum::bytes() const {
+  return static_cast<int64_t>(kRows * (count() + 1) * sizeof(float));
+}
+
+}  // namespace tutti::training

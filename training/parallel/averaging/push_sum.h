@@ -1,0 +1,53 @@
+// Stochastic gradient push: a rank sends half of its numerators x and half of its weight w to
+// another one, adds what it receives, and computes with x / w. Senders need not be receivers, and
+// one that receives from nobody, or from several, is not biased: the sums of x and of w over all
+// ranks stay.
+//
+//   rank 0   x, w  --- x/2, w/2 --->  rank 1        z = x / w: the model's values
+//
+// Its own update moves x by what it moved z.
+//
+// Assran, Loizou, Ballas, Rabbat: Stochastic gradient push for distributed deep learning, ICML
+// 2019, algorithm 1; Kempe, Dobra, Gehrke: Gossip-based computation of aggregate information, FOCS
+// 2003 (push-sum).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "training/parallel/averaging/averaging.h"
+#include "training/parallel/averaging/value_row.h"
+
+namespace tutti::training {
+
+class PushSum : public Averaging {
+ public:
+  // `graph`: exponential or random.
+  PushSum(ParameterStorage& storage, GossipGraph graph, uint64_t seed);
+
+  void publish_values() override;
+  void visit_state(StateVisitor& visitor) override;
+  int64_t bytes() const override;
+
+ private:
+  void exchange(int64_t update) override;
+  void take_update();
+  void push(const std::vector<int>& targets);
+  void show();
+  float weight() const { return row(0).back(); }
+  size_t count() const { return static_cast<size_t>(values_.size()); }
+  // 0: x, then w; 1: what others sent; 2: what is sent.
+  static constexpr size_t kRows = 3;
+  std::span<float> row(size_t index) const {
+    return {memory_.get() + index * (count() + 1), count() + 1};
+  }
+
+  GossipGraph graph_;
+  uint64_t seed_;
+  ValueRow values_;
+  Memory<float> memory_;
+  bool loaded_ = false;
+};
+
+}  // namespace tutti::training

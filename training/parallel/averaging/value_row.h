@@ -1,0 +1,31 @@
+// All values that a rank updates, as one row of f32: so they are sent whole, and cut anywhere.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "training/parallel/storage.h"
+
+namespace tutti::training {
+
+class ValueRow {
+ public:
+  // `storage`, of stage 0 with f32 values or masters, outlives it.
+  explicit ValueRow(ParameterStorage& storage);
+
+  int64_t size() const { return size_; }
+  // Elements [first, first + part.size()) of the row.
+  void read(int64_t first, std::span<float> part) const;
+  // The same, with what follows from them: values in the model's type.
+  void write(int64_t first, std::span<const float> part);
+
+ private:
+  // visit(elements of the piece, the same elements of the part, the piece)
+  template <typename Float, typename Visit>
+  void each(int64_t first, std::span<Float> part, const Visit& visit) const;
+
+  ParameterStorage& storage_;
+  int64_t size_ = 0;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,167 @@
+#include "training/parallel/sync_options.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parse_number.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr int64_t kMostUpdates = 1'000'000'000;
+
+constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
+    {{"ring", GossipGraph::ring},
+     {"exp", GossipGraph::exponential},
+     {"random", GossipGraph::random},
+     {"complete", GossipGraph::complete}}};
+
+[[noreturn]] void refuse(const std::string& text, const std::string& cause,
+                         const std::string& remedy) {
+  throw Error(ErrorCode::invalid_argument,
+              cat("ranks cannot be kept together by ", in_quotes(text)),
+              {.where = "--sync", .cause = cause, .remedy = remedy});
+}
+
+// What a text says after its name, a part at a time.
+class Words {
+ public:
+  Words(const std::string& text, std::string_view separators) : text_(text) {
+    const size_t colon = text.find(':');
+    if (colon == text.npos) return;
+    size_t first = colon + 1;
+    for (size_t end = first; first <= text.size(); first = end + 1) {
+      end = std::min(text.find_first_of(separators, first), text.size());
+      parts_.push_back(text.substr(first, end - first));
+    }
+  }
+
+  size_t size() const { return parts_.size(); }
+  const std::string& at(size_t index) const { return parts_[index]; }
+
+  void count(size_t least, size_t most, const std::string& remedy) const {
+    if (size() >= least && size() <= most) return;
+    refuse(text_, cat("it has ", size(), " values"), remedy);
+  }
+  template <typename Number>
+  Number number(size_t index, Number least, Number most, std::string_view what) const {
+    const std::optional<Number> value = parse_number<Number>(parts_[index]);
+    if (value && *value >= least && *value <= most) return *value;
+    refuse(text_, cat(what, " cannot be ", in_quotes(parts_[index])),
+           cat("give a number from ", least, " to ", most));
+  }
+  // As numbers of updates.
+  int64_t updates(size_t index, int64_t least, std::string_view what) const {
+    return number<int64_t>(index, least, kMostUpdates, what);
+  }
+
+ private:
+  const std::string& text_;
+  std::vector<std::string> parts_;
+};
+
+GossipGraph graph_named(const std::string& text, const std::string& name) {
+  const auto* const found =
+      std::ranges::find(kGraphs, name, &std::pair<std::string_view, GossipGraph>::first);
+  if (found != kGraphs.end()) return found->second;
+  refuse(text, cat("there is no graph ", in_quotes(name)), "give ring, exp, random or complete");
+}
+
+std::string_view name_of(GossipGraph graph) {
+  return std::ranges::find(kGraphs, graph, &std::pair<std::string_view, GossipGraph>::second)
+      ->first;
+}
+
+void set_diloco(SyncOptions& way, const std::string& text) {
+  const Words words(text, ",");
+  words.count(1, 4,
+              "give diloco:H[,P[,TAU[,ALPHA]]]: updates between two averages, fragments, "
+              "updates until a fragment's average is used, a rank's own share in it");
+  way.every = words.updates(0, 1, "the number of updates between two averages");
+  if (words.size() > 1) way.fragments = words.number<int64_t>(1, 1, way.every, "fragments");
+  if (words.size() > 2) {
+    way.delay = words.number<int64_t>(2, 0, (way.every - 1) / way.fragments, "the delay");
+  }
+  if (words.size() > 3) way.own_share = words.number<double>(3, 0, 1, "a rank's own share");
+  if (way.delay * way.fragments >= way.every) {
+    refuse(text, "a fragment would be sent before the last one's average is used",
+           "give a delay below H / P");
+  }
+}
+
+void set_local(SyncOptions& way, const std::string& text, bool later) {
+  const Words words(text, "@");
+  words.count(later ? 2 : 1, later ? 2 : 1, later ? "give post-local:K@STEP" : "give local:K");
+  way.every = words.updates(0, 1, "the number of updates between two averages");
+  if (later) way.local_after = words.updates(1, 0, "the step");
+}
+
+}  // namespace
+
+SyncOptions averages_every(int64_t updates) {
+  if (updates == 0) return {};
+  return {.kind = SyncKind::local, .every = updates};
+}
+
+void set_way(SyncOptions& options, const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  SyncOptions way{.outer_rate = options.outer_rate, .outer_momentum = options.outer_momentum};
+  if (name == "allreduce") {
+    Words(text, ",").count(0, 0, "give allreduce alone");
+  } else if (name == "local" || name == "post-local") {
+    way.kind = SyncKind::local;
+    set_local(way, text, name == "post-local");
+  } else if (name == "diloco") {
+    way.kind = SyncKind::diloco;
+    set_diloco(way, text);
+  } else if (name == "gossip" || name == "sgp") {
+    way.kind = name == "sgp" ? SyncKind::push_sum : SyncKind::gossip;
+    const Words words(text, ",");
+    words.count(name == "sgp" ? 0 : 1, 1, cat("give ", name, ":exp, or another graph"));
+    way.graph = words.size() == 0 ? GossipGraph::exponential : graph_named(text, words.at(0));
+    const bool one_target =
+        way.graph == GossipGraph::exponential || way.graph == GossipGraph::random;
+    if (way.kind == SyncKind::push_sum && !one_target) {
+      refuse(text, "a rank pushes to one other", "give sgp:exp or sgp:random");
+    }
+  } else {
+    refuse(text, "there is no such way",
+           "give allreduce, local:K, post-local:K@STEP, diloco:H, gossip:ring, gossip:exp, "
+           "gossip:random, gossip:complete or sgp");
+  }
+  options = way;
+}
+
+std::string text_of(const SyncOptions& options) {
+  switch (options.kind) {
+    case SyncKind::allreduce:
+      return "allreduce";
+    case SyncKind::local:
+      if (options.local_after == 0) return cat("local:", options.every);
+      return cat("post-local:", options.every, '@', options.local_after);
+    case SyncKind::diloco: {
+      const SyncOptions plain;
+      if (options.fragments == plain.fragments && options.delay == plain.delay &&
+          options.own_share == plain.own_share) {
+        return cat("diloco:", options.every);
+      }
+      return cat("diloco:", options.every, ',', options.fragments, ',', options.delay, ',',
+                 options.own_share);
+    }
+    case SyncKind::gossip:
+      return cat("gossip:", name_of(options.graph));
+    case SyncKind::push_sum:
+      return cat("sgp:", name_of(options.graph));
+  }
+  return {};
+}
+
+}  // namespace tutti::training

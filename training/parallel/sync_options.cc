@@ -113,7 +113,9 @@ SyncOptions averages_every(int64_t updates) {
 
 void set_way(SyncOptions& options, const std::string& text) {
   const std::string name = text.substr(0, text.find(':'));
-  SyncOptions way{.outer_rate = options.outer_rate, .outer_momentum = options.outer_momentum};
+  SyncOptions way{.outer_rate = options.outer_rate,
+                  .outer_momentum = options.outer_momentum,
+                  .wire = options.wire};
   if (name == "allreduce") {
     Words(text, ",").count(0, 0, "give allreduce alone");
   } else if (name == "local" || name == "post-local") {

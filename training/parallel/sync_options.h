@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/wire_format.h"
+
 namespace tutti::training {
 
 enum class SyncKind { allreduce, local, diloco, gossip, push_sum };
@@ -26,6 +28,7 @@ struct SyncOptions {
   double own_share = 0;
   double outer_rate = 0.7;
   double outer_momentum = 0.9;
+  WireFormat wire = WireFormat::plain;  // of what ranks moved by, as it is sent
 
   GossipGraph graph = GossipGraph::ring;
 
@@ -37,7 +40,8 @@ struct SyncOptions {
 SyncOptions averages_every(int64_t updates);
 
 // Takes over what a text says: allreduce, local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
-// gossip:GRAPH, sgp[:GRAPH]. The outer rate and momentum stay. Throws Error(invalid_argument).
+// gossip:GRAPH, sgp[:GRAPH]. The outer rate, momentum and format stay. Throws
+// Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.
 std::string text_of(const SyncOptions& options);

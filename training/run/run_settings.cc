@@ -68,8 +68,7 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   if (!is("compression", "powersgd")) settings.erase("compression-rank");
   const Json* const sync = settings.find("sync");
   if (sync == nullptr || !sync->get<std::string>().starts_with("diloco")) {
-    settings.erase("outer-lr");
-    settings.erase("outer-momentum");
+    for (const char* name : {"outer-lr", "outer-momentum", "outer-wire"}) settings.erase(name);
   }
 }
 

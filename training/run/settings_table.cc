@@ -6,12 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/wire_format.h"
 #include "training/run/configuration.h"
 
 namespace tutti::training {
@@ -162,6 +164,12 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
       .show_default();
   schema.add("training.outer_momentum", sync.outer_momentum, "diloco: its Nesterov momentum")
       .between(0, 1)
+      .show_default();
+  std::vector<std::pair<std::string, WireFormat>> formats;
+  for (const WireFormat format : kAllWireFormats) formats.emplace_back(name(format), format);
+  schema
+      .add("training.outer_wire", sync.wire, std::move(formats),
+           "diloco: format in which ranks send what they moved by")
       .show_default();
   const auto every = [&sync]() -> Json {
     return sync.kind == SyncKind::local && sync.local_after == 0 ? sync.every : 0;

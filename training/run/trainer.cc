@@ -123,6 +123,7 @@ class Trainer::Loop {
   }
   int agreed_stop(uint64_t step);
   MemoryReport memory() const;
+  std::vector<RankReport> reports_of_ranks();
   Trace* tracing() { return options_.trace.empty() ? nullptr : &trace_; }
 
   Model& model_;
@@ -366,6 +367,19 @@ std::optional<StepReport> Trainer::Loop::next() {
   return report_;
 }
 
+std::vector<RankReport> Trainer::Loop::reports_of_ranks() {
+  constexpr size_t kNumbers = 3;
+  const std::array<double, kNumbers> own = {static_cast<double>(done_ - resumed_at_),
+                                            seconds(waited_), replica_.bytes_sent()};
+  std::vector<double> all(kNumbers * static_cast<size_t>(world_.size()));
+  world_.all_gather({own.data(), own.size(), DType::f64}, {all.data(), all.size(), DType::f64});
+  std::vector<RankReport> reports;
+  for (size_t i = 0; i < all.size(); i += kNumbers) {
+    reports.push_back({static_cast<uint64_t>(all[i]), all[i + 1], all[i + 2]});
+  }
+  return reports;
+}
+
 TrainResult Trainer::Loop::finish() {
   TrainResult result{.resumed_at = resumed_at_, .step = done_, .stopped_by = stopped_by_};
   if (const RunDirectory* directory = origin_.directory()) result.run = directory->run();
@@ -385,6 +399,7 @@ TrainResult Trainer::Loop::finish() {
   }
   if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
+  result.ranks = reports_of_ranks();
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();

@@ -54,10 +54,18 @@ struct StepReport {
   std::chrono::nanoseconds elapsed{0};
 };
 
+// Since training began here.
+struct RankReport {
+  uint64_t clock = 0;  // steps that the rank has done
+  double waited_seconds = 0;
+  double bytes_sent = 0;
+};
+
 struct TrainResult {
   Evaluation validation;  // after the last step; else empty
   double samples_per_second = 0;
   double waiting_share = 0;
+  std::vector<RankReport> ranks;  // all of them
   MemoryReport memory;
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h

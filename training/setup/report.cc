@@ -131,6 +131,13 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
   all["tokens_per_s"] = result.samples_per_second * units_per_sample;
   all["communication_share"] = result.waiting_share;
   all["ranks"] = ranks;
+  for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    const RankReport& report = result.ranks[rank];
+    all["workers"].push_back({{"rank", rank},
+                              {"clock", report.clock},
+                              {"waited_s", report.waited_seconds},
+                              {"bytes_sent", report.bytes_sent}});
+  }
   all["resumed_at"] = result.resumed_at;
   all["epochs"] = result.epochs;
   if (!result.run.empty()) all["run"] = result.run;

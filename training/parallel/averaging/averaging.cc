@@ -21,9 +21,9 @@ void Averaging::visit_state(StateVisitor& visitor) {
   visitor.number("sync.updates", updates_, visitor.step());
 }
 
-void Averaging::count_all_reduce(int64_t values) {
-  bytes_sent_ +=
-      2 * static_cast<double>(values) * sizeof(float) * (ranks_.size() - 1) / ranks_.size();
+void Averaging::count_all_reduce(int64_t values, WireFormat wire) {
+  const auto bytes = static_cast<double>(bytes_of(wire, static_cast<uint64_t>(values)));
+  bytes_sent_ += 2 * bytes * (ranks_.size() - 1) / ranks_.size();
 }
 
 void Averaging::trade(std::span<const float> row, int to, std::span<float> other, int from) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/wire_format.h"
 #include "collectives/communicator.h"
 #include "training/parallel/storage.h"
 #include "training/parallel/sync_options.h"
@@ -42,7 +43,7 @@ class Averaging : public Synchronizer {
   Communicator& ranks() { return ranks_; }
   int64_t updates() const { return updates_; }
   // Counts the bytes of an all-reduce of so many values.
-  void count_all_reduce(int64_t values);
+  void count_all_reduce(int64_t values, WireFormat wire = WireFormat::plain);
   // Sends a row to one rank and receives one from another.
   void trade(std::span<const float> row, int to, std::span<float> other, int from);
   Work send(std::span<const float> row, int to);

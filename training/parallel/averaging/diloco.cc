@@ -52,9 +52,9 @@ void DiLoCo::send(int64_t fragment) {
   row_.read(range.first, delta);
   std::ranges::transform(outer, delta, delta.begin(), std::minus<>());
   const Buffer buffer{delta.data(), delta.size(), DType::f32};
-  sum_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg);
+  sum_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg, {.wire = options_.wire});
   under_way_ = fragment;
-  count_all_reduce(range.count);
+  count_all_reduce(range.count, options_.wire);
   tell("send of a fragment", static_cast<int>(fragment), from);
 }
 

@@ -12,6 +12,8 @@
 //   fragment 0   | sent..used
 //   fragment 1                 | sent..used
 //
+// What ranks moved by may be sent in fewer bits (SyncOptions::wire): all ranks get the same mean.
+//
 // Douillard et al.: DiLoCo, 2023, algorithm 1; Douillard et al.: Streaming DiLoCo with overlapping
 // communication, 2025, algorithm 2.
 #pragma once

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mix_bits.h"
@@ -105,6 +106,22 @@ TEST(DiLoCo, WithoutAnOuterOptimizerAveragesValues) {
 
 TEST(DiLoCo, OneFragmentWithoutDelayIsThePlainOne) {
   EXPECT_EQ(trained(2, run_of("diloco:4,1,0,0")), trained(2, run_of("diloco:4")));
+}
+
+// A format with less bits is near, and all ranks go on from the same values.
+TEST(DiLoCo, SendsInFewerBits) {
+  const Values plain = trained(3, run_of("diloco:4"));
+  const std::vector<std::pair<WireFormat, double>> bounds = {
+      {WireFormat::bf16, 0.005}, {WireFormat::mx8, 0.05}, {WireFormat::mx4, 0.2}};
+  for (const auto& [wire, bound] : bounds) {
+    TinyRun run = run_of("diloco:4");
+    run.replica.sync.wire = wire;
+    const Values values = trained(3, run);
+    for (const auto& of_rank : values) EXPECT_EQ(of_rank.back(), values[0].back());
+    const double apart = difference(values[0].back(), plain[0].back());
+    EXPECT_GT(apart, 0) << name(wire);
+    EXPECT_LT(apart, bound) << name(wire);
+  }
 }
 
 TEST(PostLocalSgd, AveragesGradientsUntilItsStep) {
@@ -250,10 +267,12 @@ TEST(DiLoCo, FragmentsFollowTheirRule) {
 }
 
 TEST(Averaging, SendsItsValuesAlone) {
-  const auto sent = [](const std::string& way, int ranks) {
+  const auto sent = [](const std::string& way, int ranks, WireFormat wire = WireFormat::plain) {
     std::vector<double> bytes;
     run_ranks(ranks, [&](const Job& job) {
-      TinyRank rank(job, run_of(way));
+      TinyRun run = run_of(way);
+      run.replica.sync.wire = wire;
+      TinyRank rank(job, run);
       double before = rank.replica.bytes_sent();
       for (int step = 1; step <= 8; ++step) {
         rank.step();
@@ -267,6 +286,7 @@ TEST(Averaging, SendsItsValuesAlone) {
   };
   using Shares = std::vector<double>;
   EXPECT_EQ(sent("diloco:4", 2), (Shares{0, 0, 0, 1, 0, 0, 0, 1}));
+  EXPECT_NEAR(sent("diloco:1", 2, WireFormat::mx8)[0], 33.0 / 128, 1e-3);
   EXPECT_EQ(sent("post-local:4@1", 2), (Shares{1, 0, 0, 0, 1, 0, 0, 0}));
   EXPECT_EQ(sent("gossip:ring", 4), Shares(8, 2));
   EXPECT_EQ(sent("gossip:ring", 2), Shares(8, 1));

@@ -105,6 +105,31 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
               (stage < 2 ? 0.02 : 0.05) * static_cast<double>(total(measured)));
 }
 
+TEST(OwnValuesMemoryPlans, AreWhatARunTakes) {
+  for (const char* way :
+       {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete", "sgp"}) {
+    const std::unique_ptr<DataSet> data = testing::tiny_data();
+    TrainOptions options;
+    options.micro_batch = 4;
+    options.batch = 8;
+    options.samples = 16;
+    set_way(options.replica.sync, way);
+    MemoryReport measured;
+    run_ranks(2, [&](const Job& job) {
+      const Mesh mesh(Communicator::init(job), {});
+      Gpt model(testing::tiny_gpt(), mesh.place());
+      const TrainResult result = train(mesh, model, {data.get()}, options, [](const auto&) {});
+      if (job.rank == 0) measured = result.memory;
+    });
+    const MeshPlace place{.sizes = {1, 1, 1, 2, 1}};
+    Gpt model(testing::tiny_gpt(), place);
+    Batch batch;
+    for (uint64_t example = 0; example < 4; ++example) data->add(example, 0, batch);
+    const MemoryReport planned = MemoryPlan(model, batch.view(), options, 1).of(place);
+    EXPECT_EQ(planned.compression, measured.compression) << way;
+  }
+}
+
 // Where every expert gets every token, as many rows come as the plan takes for granted.
 // Deterministic mode adds up gradients of micro-batches and of other ranks apart.
 TEST(ExpertMemoryPlans, AreWhatARunTakes) {

@@ -22,9 +22,11 @@
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/manifest.h"
 #include "training/checkpoint/step_directory.h"
+#include "training/core/schema.h"
 #include "training/models/gpt.h"
 #include "training/models/registry.h"
 #include "training/run/configuration.h"
+#include "training/run/run_settings.h"
 #include "training/run/trainer.h"
 
 namespace tutti::training {
@@ -216,6 +218,18 @@ TEST_F(Resume, ANewRunInAUsedDirectoryIsRefusedByAllRanks) {
   over.options.overwrite = true;
   EXPECT_NE(trained(over).result.run, run);
   EXPECT_THAT(steps_in(path("run")), ElementsAre(2));
+}
+
+// Of runs before there was --sync.
+TEST(RunSettings, SayHowOldRunsAveraged) {
+  const std::unique_ptr<DataSet> data = testing::tiny_data();
+  const Gpt model(testing::tiny_gpt());
+  Json whole = configuration_of(model, {data.get()}, TrainOptions()).whole;
+  EXPECT_FALSE(whole["training"].contains("average_every"));
+  erase_member(whole, "training.sync");
+  EXPECT_EQ(settings_in(whole).at("sync"), "allreduce");
+  set_member(whole, "training.average_every", 4);
+  EXPECT_EQ(settings_in(whole).at("sync"), "local:4");
 }
 
 TEST_F(Resume, GoesBackToAStep) {

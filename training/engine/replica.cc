@@ -244,12 +244,14 @@ int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
 Replica::Trouble Replica::trouble() const {
   if (gradients_.broken_unit()) return {Trouble::loss, *gradients_.broken_unit()};
   if (probe_.broken()) return {Trouble::gradient, *probe_.broken()};
+  if (overweight_) return {Trouble::gradient, *overweight_};
   return {};
 }
 
 // Where ranks have different numbers of targets: so that the mean of all ranks' gradients is the
 // one over all targets.
 void Replica::weigh_own_gradients(const StepCounts& own) {
+  overweight_.reset();
   if (synchronizer_->sums_gradients()) return;
   const int64_t all = gradients_.all_counts().front().targets;
   const int64_t parts = group_.size() * own.targets;
@@ -259,6 +261,14 @@ void Replica::weigh_own_gradients(const StepCounts& own) {
     const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
     scale(gradients, gradients, weight);
   }
+  if (storage_.gradient_type() == DType::f16) overweight_ = first_infinite_parameter();
+}
+
+std::optional<int> Replica::first_infinite_parameter() const {
+  for (const OwnedPiece& piece : storage_.owned()) {
+    if (!all_finite(piece.gradient).get()) return piece.piece.parameter;
+  }
+  return std::nullopt;
 }
 
 void Replica::begin_gradients(const std::vector<int64_t>& passes) {

@@ -231,6 +231,7 @@ class Replica {
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
   void weigh_own_gradients(const StepCounts& own);
+  std::optional<int> first_infinite_parameter() const;
   Trouble trouble() const;
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);
@@ -250,7 +251,8 @@ class Replica {
   // A step's three parts: what ranks tell each other of gradients and values; gradients; new
   // values.
   std::unique_ptr<Synchronizer> synchronizer_;
-  GradientProbe probe_;  // around it
+  GradientProbe probe_;            // around it
+  std::optional<int> overweight_;  // the parameter whose gradient a weight made infinite
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;

@@ -26,7 +26,9 @@ void Replica::visit_state(StateVisitor& visitor) {
   });
   updater_.visit_state(visitor);
   synchronizer_->visit_state(visitor);
-  if (!synchronizer_->sums_gradients()) visit_own_values(visitor);
+  if (!synchronizer_->sums_gradients() && synchronizer_->takes_own_values()) {
+    visit_own_values(visitor);
+  }
   share_buffers();
   for (const NamedBuffer& buffer : buffers()) {
     visitor.row(std::string(kBufferPrefix) + buffer.name,

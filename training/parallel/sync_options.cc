@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -24,6 +25,12 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
      {"random", GossipGraph::random},
      {"complete", GossipGraph::complete}}};
 
+// The shortest text that reads as the same number.
+std::string text_of_number(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 [[noreturn]] void refuse(const std::string& text, const std::string& cause,
                          const std::string& remedy) {
   throw Error(ErrorCode::invalid_argument,
@@ -31,7 +38,7 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
-// What a text says after its name, a part at a time.
+// The values that follow a name.
 class Words {
  public:
   Words(const std::string& text, std::string_view separators) : text_(text) {
@@ -58,7 +65,6 @@ class Words {
     refuse(text_, cat(what, " cannot be ", in_quotes(parts_[index])),
            cat("give a number from ", least, " to ", most));
   }
-  // As numbers of updates.
   int64_t updates(size_t index, int64_t least, std::string_view what) const {
     return number<int64_t>(index, least, kMostUpdates, what);
   }
@@ -87,14 +93,11 @@ void set_diloco(SyncOptions& way, const std::string& text) {
               "updates until a fragment's average is used, a rank's own share in it");
   way.every = words.updates(0, 1, "the number of updates between two averages");
   if (words.size() > 1) way.fragments = words.number<int64_t>(1, 1, way.every, "fragments");
+  // The mean of a fragment is applied before the next fragment is sent.
   if (words.size() > 2) {
-    way.delay = words.number<int64_t>(2, 0, (way.every - 1) / way.fragments, "the delay");
+    way.delay = words.number<int64_t>(2, 0, way.every / way.fragments - 1, "the delay");
   }
   if (words.size() > 3) way.own_share = words.number<double>(3, 0, 1, "a rank's own share");
-  if (way.delay * way.fragments >= way.every) {
-    refuse(text, "a fragment would be sent before the last one's average is used",
-           "give a delay below H / P");
-  }
 }
 
 void set_local(SyncOptions& way, const std::string& text, bool later) {
@@ -109,6 +112,21 @@ void set_local(SyncOptions& way, const std::string& text, bool later) {
 SyncOptions averages_every(int64_t updates) {
   if (updates == 0) return {};
   return {.kind = SyncKind::local, .every = updates};
+}
+
+int64_t copies_of_values(const SyncOptions& options) {
+  switch (options.kind) {
+    case SyncKind::allreduce:
+    case SyncKind::local:
+      return 0;
+    case SyncKind::gossip:
+      if (options.graph == GossipGraph::complete) return 1;
+      return options.graph == GossipGraph::ring ? 3 : 2;
+    case SyncKind::diloco:
+    case SyncKind::push_sum:
+      return 3;
+  }
+  return 0;
 }
 
 void set_way(SyncOptions& options, const std::string& text) {
@@ -156,7 +174,7 @@ std::string text_of(const SyncOptions& options) {
         return cat("diloco:", options.every);
       }
       return cat("diloco:", options.every, ',', options.fragments, ',', options.delay, ',',
-                 options.own_share);
+                 text_of_number(options.own_share));
     }
     case SyncKind::gossip:
       return cat("gossip:", name_of(options.graph));

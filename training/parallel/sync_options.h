@@ -12,7 +12,7 @@ namespace tutti::training {
 
 enum class SyncKind { allreduce, local, diloco, gossip, push_sum };
 
-// Who sends to whom in one exchange of `gossip` and `sgp` (averaging/peers.h).
+// The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
 enum class GossipGraph { ring, exponential, random, complete };
 
 struct SyncOptions {
@@ -21,25 +21,28 @@ struct SyncOptions {
   // local: before that many updates gradients are averaged (post-local SGD).
   int64_t local_after = 0;
 
-  // diloco. Values are sent in so many fragments, one after the other; what came of a fragment is
-  // used so many updates after it was sent, and then a rank's own values count by this fraction.
+  // diloco: parts of the values, which are sent one after the other; updates between sending a
+  // fragment and applying its mean; and the weight of a rank's own values then, from 0 to 1.
   int64_t fragments = 1;
   int64_t delay = 0;
   double own_share = 0;
   double outer_rate = 0.7;
   double outer_momentum = 0.9;
-  WireFormat wire = WireFormat::plain;  // of what ranks moved by, as it is sent
+  WireFormat wire = WireFormat::plain;  // of the differences that are sent
 
   GossipGraph graph = GossipGraph::ring;
 
-  // Whether each rank goes on with values of its own.
+  // True where each rank has values of its own.
   bool has_own_values() const { return kind != SyncKind::allreduce; }
 };
 
 // Averages of all values every `updates`; 0: sums of gradients.
 SyncOptions averages_every(int64_t updates);
 
-// Takes over what a text says: allreduce, local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
+// Copies of all values, in f32, that a rank holds for its exchanges.
+int64_t copies_of_values(const SyncOptions& options);
+
+// Reads a text: allreduce, local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
 // gossip:GRAPH, sgp[:GRAPH]. The outer rate, momentum and format stay. Throws
 // Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);

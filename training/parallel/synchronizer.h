@@ -5,7 +5,7 @@
 //              -> the optimizer updates owned values -> after_update
 //
 // DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Another
-// may leave gradients as they are, and average values now and then (local SGD).
+// may leave gradients as they are, and average values now and then (averaging/).
 #pragma once
 
 #include <chrono>
@@ -48,6 +48,9 @@ class Synchronizer : public UnitHooks {
 
   // Shows what it keeps from step to step besides. Not in the middle of a step.
   virtual void visit_state(StateVisitor& visitor) {}
+  // Where gradients are not summed: whether a rank takes the values of its own that the state which
+  // was read last has; else all take their mean.
+  virtual bool takes_own_values() const { return true; }
 
   virtual int64_t bytes() const { return 0; }  // of memory that it holds besides the storage
   // Time that this rank's own work stood still for communication, since construction.

@@ -280,6 +280,8 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
     report.copies = report.optimizer + owned * bytes_of(values);
     if (replica.sync.has_own_values()) report.copies *= 2;  // and those of the rank's own
   }
+  const int64_t copies = copies_of_values(replica.sync);
+  report.compression = copies * owned * bytes_of(DType::f32);
   report.activations = stage.activations;
   report.boundaries = stage.messages * profile_.layers.front().activation_bytes +
                       model_.message_bytes(batch_, replica.storage.dtype);

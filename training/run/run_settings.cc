@@ -66,8 +66,7 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   }
   if (!is("precision", "f16")) settings["loss-scale"] = "none";
   if (!is("compression", "powersgd")) settings.erase("compression-rank");
-  const Json* const sync = settings.find("sync");
-  if (sync == nullptr || !sync->get<std::string>().starts_with("diloco")) {
+  if (!settings.at("sync").get<std::string>().starts_with("diloco")) {
     for (const char* name : {"outer-lr", "outer-momentum", "outer-wire"}) settings.erase(name);
   }
 }
@@ -89,6 +88,10 @@ Json settings_in(const Json& whole) {
       timing[field.short_name()] = *value;
     }
   });
+  // Runs before there was --sync.
+  if (!settings.contains("sync")) {
+    settings["sync"] = text_of(averages_every(timing.value("average-every", int64_t{0})));
+  }
   drop_what_is_unused(settings, timing);
   return settings;
 }

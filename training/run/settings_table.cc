@@ -169,17 +169,17 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
   for (const WireFormat format : kAllWireFormats) formats.emplace_back(name(format), format);
   schema
       .add("training.outer_wire", sync.wire, std::move(formats),
-           "diloco: format in which ranks send what they moved by")
+           "diloco: format in which differences of values are sent")
       .show_default();
   const auto every = [&sync]() -> Json {
-    return sync.kind == SyncKind::local && sync.local_after == 0 ? sync.every : 0;
+    if (sync.kind != SyncKind::local || sync.local_after != 0) return nullptr;
+    return sync.every;
   };
   schema
       .add(
           "training.average_every", Field::Type::whole, every,
-          [&sync, every](const Json& value) {
-            if (every() != value)
-              set_way(sync, value == 0 ? "allreduce" : cat("local:", value.get<int64_t>()));
+          [&sync](const Json& value) {
+            set_way(sync, text_of(averages_every(value.get<int64_t>())));
           },
           "K: --sync local:K; 0: --sync allreduce")
       .between(0, kMostOfAnything)

@@ -387,6 +387,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
+  const bool has_outer_optimizer = training.replica.sync.kind == SyncKind::diloco;
   const struct {
     const char* key;
     bool is_used;
@@ -410,6 +411,9 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
       {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
+      {"training.outer_lr", has_outer_optimizer, "--sync diloco:H"},
+      {"training.outer_momentum", has_outer_optimizer, "--sync diloco:H"},
+      {"training.outer_wire", has_outer_optimizer, "--sync diloco:H"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},
       {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},

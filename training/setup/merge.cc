@@ -14,9 +14,10 @@ namespace tutti::training {
 namespace {
 
 // One of the two says what the other one does.
-constexpr std::array<std::pair<const char*, const char*>, 3> kAlternatives = {
+constexpr std::array<std::pair<const char*, const char*>, 4> kAlternatives = {
     {{"training.steps", "training.epochs"},
      {"training.batch", "training.micro_batches"},
+     {"training.sync", "training.average_every"},
      {"optimizer.min_lr", "optimizer.final_fraction"}}};
 
 template <typename Kinds>

@@ -125,6 +125,24 @@ TEST_F(TrainGpt, AveragesParametersEveryFewSteps) {
   EXPECT_LT(found[11]["loss"], 0.95 * found[0]["loss"].get<double>()) << "it learns";
 }
 
+TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
+  const std::vector<Json> found =
+      trained({"--steps", "12", "--sync", "diloco:6,2,1", "--outer-wire", "mx8"});
+  ASSERT_THAT(found, SizeIs(13));
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(found[i]["bytes_sent"] > 0, i % 3 == 2) << "step " << i + 1;
+  }
+  const Json& workers = found[12]["workers"];
+  ASSERT_THAT(workers, SizeIs(2));
+  for (int rank = 0; rank < 2; ++rank) {
+    const Json& worker = workers.at(static_cast<size_t>(rank));
+    EXPECT_EQ(worker.at("rank"), rank);
+    EXPECT_EQ(worker.at("clock"), 12);
+    EXPECT_GT(worker.at("bytes_sent"), 0);
+    EXPECT_GE(worker.at("waited_s"), 0);
+  }
+}
+
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const std::vector<Json> found =
       trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});
@@ -310,6 +328,8 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--cp", "3"}, {"2 ranks do not make a mesh of context 3"});
   expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});
+  expect_refused({"--sync", "hogwild"}, {"--sync", "there is no such way", "gossip:ring"});
+  expect_refused({"--outer-lr", "0.5"}, {"--outer-lr has no effect without --sync diloco:H"});
   expect_refused({"--average-every", "4", "--compression", "bf16"},
                  {"cannot be compressed", "--sync"});
   expect_refused({"--layers", "1000000"}, {"--layers", "from 0 to 10000"});

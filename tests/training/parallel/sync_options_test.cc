@@ -35,6 +35,7 @@ TEST(SyncOptions, AreWrittenAsTheyAreRead) {
   }
   EXPECT_EQ(text_of(way("diloco:8,1,0,0")), "diloco:8");
   EXPECT_EQ(text_of(way("diloco:8,2")), "diloco:8,2,0,0");
+  EXPECT_EQ(text_of(way("diloco:8,2,1,0.33333333")), "diloco:8,2,1,0.33333333");
   EXPECT_EQ(text_of(way("sgp")), "sgp:exp");
   EXPECT_EQ(text_of(averages_every(4)), "local:4");
   EXPECT_EQ(text_of(averages_every(0)), "allreduce");
@@ -68,6 +69,8 @@ TEST(SyncOptions, SayWhatIsWrong) {
                            "diloco:4,0",
                            "diloco:4,2,2",
                            "diloco:4,1,4",
+                           "diloco:5,2,2",
+                           "diloco:500,3,166",
                            "diloco:4,1,0,1.5",
                            "diloco:4,1,0,nan",
                            "diloco:4,1,0,0,0",

@@ -35,7 +35,7 @@ using tutti::testing::run_ranks_catching;
 // Local SGD as a program's own, without options of the library's.
 SynchronizerFactory averaging_every(int64_t steps) {
   return [steps](Model&, ParameterStorage& storage, const DataParallelOptions&) {
-    return std::make_unique<LocalSgd>(storage, steps);
+    return std::make_unique<LocalSgd>(storage, averages_every(steps));
   };
 }
 

@@ -1,6 +1,7 @@
 #include "training/parallel/averaging/averaging.h"
 
 #include "base/error.h"
+#include "base/reduce_op.h"
 #include "training/parallel/averaging/diloco.h"
 #include "training/parallel/averaging/gossip.h"
 #include "training/parallel/averaging/local_sgd.h"
@@ -8,36 +9,51 @@
 
 namespace tutti::training {
 
-Averaging::Averaging(ParameterStorage& storage)
-    : storage_(storage), ranks_(storage.groups().ranks.front()) {}
+Averaging::Averaging(ParameterStorage& storage, const SyncOptions& options)
+    : storage_(storage), options_(options), ranks_(storage.groups().ranks.front()) {}
 
-void Averaging::after_update() {
-  const Waiting waiting(*this);
-  exchange(++updates_);
-}
+void Averaging::after_update() { exchange(++updates_); }
 
-// In a checkpoint that does not say, each step made one.
+// Without a number of updates, each step made one; without a kind, values of a rank's own are those
+// of local SGD.
 void Averaging::visit_state(StateVisitor& visitor) {
   visitor.number("sync.updates", updates_, visitor.step());
+  auto kind = static_cast<int64_t>(options_.kind);
+  visitor.number("sync.kind", kind, static_cast<int64_t>(SyncKind::local));
+  same_way_ = kind == static_cast<int64_t>(options_.kind);
 }
 
-void Averaging::count_all_reduce(int64_t values, WireFormat wire) {
-  const auto bytes = static_cast<double>(bytes_of(wire, static_cast<uint64_t>(values)));
-  bytes_sent_ += 2 * bytes * (ranks_.size() - 1) / ranks_.size();
+int64_t Averaging::bytes() const {
+  int64_t values = 0;
+  for (const OwnedPiece& piece : storage_.owned()) values += piece.piece.count;
+  return copies_of_values(options_) * values * static_cast<int64_t>(sizeof(float));
 }
 
-void Averaging::trade(std::span<const float> row, int to, std::span<float> other, int from) {
+void Averaging::average(Buffer buffer) {
+  const Waiting waiting(*this);
+  ranks_.all_reduce(buffer, buffer, ReduceOp::avg);
+  count_all_reduce(buffer.count * size_of(buffer.dtype));
+}
+
+void Averaging::count_all_reduce(uint64_t bytes) {
+  bytes_sent_ += 2 * static_cast<double>(bytes) * (ranks_.size() - 1) / ranks_.size();
+}
+
+void Averaging::exchange_rows(std::span<const float> row, int to, std::span<float> other,
+                              int from) {
+  const Waiting waiting(*this);
   Work received = ranks_.recv_async({other.data(), other.size(), DType::f32}, from);
-  send(row, to).wait();
+  send_async(row, to).wait();
   received.wait();
 }
 
-Work Averaging::send(std::span<const float> row, int to) {
+Work Averaging::send_async(std::span<const float> row, int to) {
   bytes_sent_ += static_cast<double>(row.size_bytes());
   return ranks_.send_async({row.data(), row.size(), DType::f32}, to);
 }
 
-void Averaging::tell(const char* what, int part, std::chrono::steady_clock::time_point from) const {
+void Averaging::observe_span(const char* what, int part,
+                             std::chrono::steady_clock::time_point from) const {
   if (observer_) observer_(what, part, from, std::chrono::steady_clock::now());
 }
 
@@ -45,13 +61,13 @@ std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const Sy
                                              uint64_t seed) {
   switch (options.kind) {
     case SyncKind::local:
-      return std::make_unique<LocalSgd>(storage, options.every, options.local_after);
+      return std::make_unique<LocalSgd>(storage, options);
     case SyncKind::diloco:
       return std::make_unique<DiLoCo>(storage, options);
     case SyncKind::gossip:
-      return std::make_unique<Gossip>(storage, options.graph, seed);
+      return std::make_unique<Gossip>(storage, options, seed);
     case SyncKind::push_sum:
-      return std::make_unique<PushSum>(storage, options.graph, seed);
+      return std::make_unique<PushSum>(storage, options, seed);
     case SyncKind::allreduce:
       break;
   }

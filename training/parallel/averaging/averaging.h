@@ -20,7 +20,7 @@ namespace tutti::training {
 class Averaging : public Synchronizer {
  public:
   // `storage`, of stage 0 with f32 values or masters, outlives it.
-  explicit Averaging(ParameterStorage& storage);
+  Averaging(ParameterStorage& storage, const SyncOptions& options);
 
   void begin_step(const std::vector<int64_t>&) override { storage_.zero_gradients(); }
   void finish_gradients() override {}
@@ -30,7 +30,10 @@ class Averaging : public Synchronizer {
 
   // The number of updates so far.
   void visit_state(StateVisitor& visitor) override;
+  // False once a state of another way was read: then all ranks begin with the mean of the values.
+  bool takes_own_values() const override { return same_way_; }
 
+  int64_t bytes() const override;
   std::chrono::nanoseconds waited() const override { return waited_; }
   double bytes_sent() const override { return bytes_sent_; }
   void observe(const Observer& observer) override { observer_ = observer; }
@@ -41,15 +44,16 @@ class Averaging : public Synchronizer {
 
   ParameterStorage& storage() { return storage_; }
   Communicator& ranks() { return ranks_; }
+  const SyncOptions& options() const { return options_; }
   int64_t updates() const { return updates_; }
-  // Counts the bytes of an all-reduce of so many values.
-  void count_all_reduce(int64_t values, WireFormat wire = WireFormat::plain);
+  // The buffer becomes the mean of the ranks' buffers.
+  void average(Buffer buffer);
+  void count_all_reduce(uint64_t bytes);
   // Sends a row to one rank and receives one from another.
-  void trade(std::span<const float> row, int to, std::span<float> other, int from);
-  Work send(std::span<const float> row, int to);
-  // Tells the observer what was done since `from`.
-  void tell(const char* what, int part, std::chrono::steady_clock::time_point from) const;
-  // Adds the time from construction to destruction to the time that this rank waited.
+  void exchange_rows(std::span<const float> row, int to, std::span<float> other, int from);
+  Work send_async(std::span<const float> row, int to);
+  void observe_span(const char* what, int part, std::chrono::steady_clock::time_point from) const;
+  // Adds its own lifetime to the time that this rank waited.
   class Waiting {
    public:
     explicit Waiting(Averaging& owner) : owner_(owner) {}
@@ -64,14 +68,16 @@ class Averaging : public Synchronizer {
 
  private:
   ParameterStorage& storage_;
+  SyncOptions options_;
   Communicator ranks_;
   int64_t updates_ = 0;
+  bool same_way_ = true;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;
 };
 
-// Of a kind that has_own_values(). `seed`: of random peers.
+// `options` has a kind with own values; `seed` is that of random peers.
 std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const SyncOptions& options,
                                              uint64_t seed);
 

@@ -1,6 +1,7 @@
 #include "training/parallel/averaging/diloco.h"
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <utility>
 
@@ -9,88 +10,128 @@
 
 namespace tutti::training {
 
+namespace {
+
+std::span<float> part_of(const Memory<float>& row, int64_t first, int64_t count) {
+  return {row.get() + first, static_cast<size_t>(count)};
+}
+
+}  // namespace
+
 DiLoCo::DiLoCo(ParameterStorage& storage, const SyncOptions& options)
-    : Averaging(storage), options_(options), row_(storage) {
+    : Averaging(storage, options), row_(storage) {
   const auto count = static_cast<size_t>(row_.size());
   for (Memory<float>* const row : {&outer_, &momentum_, &delta_}) {
     *row = ranks().allocate<float>(count);
   }
 }
 
-void DiLoCo::publish_values() {
-  if (std::exchange(loaded_, false)) return;
-  row_.read(0, in(outer_, {0, row_.size()}));
+DiLoCo::~DiLoCo() {
+  if (!mean_) return;
+  try {
+    if (std::uncaught_exceptions() > 0) ranks().abort("training was ended by an error");
+    mean_->wait();
+  } catch (const std::exception&) {
+    // What failed is over.
+  }
 }
 
-std::optional<int64_t> DiLoCo::due(int64_t update) const {
-  const int64_t phase = (update - 1) % options_.every + 1;  // 1 to H
-  for (int64_t fragment = 0; fragment < options_.fragments; ++fragment) {
-    if ((fragment + 1) * options_.every / options_.fragments == phase) return fragment;
+void DiLoCo::after_weights(int) {
+  if (mean_) mean_->test();
+}
+
+void DiLoCo::publish_values() {
+  if (std::exchange(outer_loaded_, false)) return;
+  row_.read(0, part_of(outer_, 0, row_.size()));
+}
+
+std::optional<int64_t> DiLoCo::fragment_sent_at(int64_t update) const {
+  const int64_t in_round = (update - 1) % options().every + 1;  // 1 to H
+  for (int64_t fragment = 0; fragment < options().fragments; ++fragment) {
+    if ((fragment + 1) * options().every / options().fragments == in_round) return fragment;
   }
   return std::nullopt;
 }
 
 DiLoCo::Range DiLoCo::range_of(int64_t fragment) const {
-  const int64_t first = row_.size() * fragment / options_.fragments;
-  return {first, row_.size() * (fragment + 1) / options_.fragments - first};
-}
-
-std::span<float> DiLoCo::in(const Memory<float>& row, Range range) const {
-  return {row.get() + range.first, static_cast<size_t>(range.count)};
+  const int64_t first = row_.size() * fragment / options().fragments;
+  return {first, row_.size() * (fragment + 1) / options().fragments - first};
 }
 
 void DiLoCo::exchange(int64_t update) {
-  if (const auto fragment = due(update)) send(*fragment);
-  if (update > options_.delay && due(update - options_.delay) && under_way_ >= 0) use(under_way_);
+  if (const auto fragment = fragment_sent_at(update)) send_fragment(*fragment);
+  const int64_t sent_at = update - options().delay;
+  if (in_flight_ >= 0 && sent_at > 0 && fragment_sent_at(sent_at)) apply_mean(in_flight_);
 }
 
-void DiLoCo::send(int64_t fragment) {
+void DiLoCo::send_fragment(int64_t fragment) {
   const auto from = std::chrono::steady_clock::now();
-  const Range range = range_of(fragment);
-  const std::span<float> delta = in(delta_, range);
-  const std::span<const float> outer = in(outer_, range);
-  row_.read(range.first, delta);
+  const auto [first, count] = range_of(fragment);
+  const std::span<float> delta = part_of(delta_, first, count);
+  const std::span<const float> outer = part_of(outer_, first, count);
+  row_.read(first, delta);
   std::ranges::transform(outer, delta, delta.begin(), std::minus<>());
   const Buffer buffer{delta.data(), delta.size(), DType::f32};
-  sum_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg, {.wire = options_.wire});
-  under_way_ = fragment;
-  count_all_reduce(range.count, options_.wire);
-  tell("send of a fragment", static_cast<int>(fragment), from);
+  mean_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg, {.wire = options().wire});
+  in_flight_ = fragment;
+  count_all_reduce(bytes_of(options().wire, delta.size()));
+  observe_span("send of a fragment", static_cast<int>(fragment), from);
+}
+
+void DiLoCo::wait_for_mean() {
+  if (!mean_) return;
+  const Waiting waiting(*this);
+  mean_->wait();
+  mean_.reset();
 }
 
 // A sum that fails throws before anything changes.
-void DiLoCo::use(int64_t fragment) {
+void DiLoCo::apply_mean(int64_t fragment) {
   const auto from = std::chrono::steady_clock::now();
-  if (sum_) sum_->wait();
-  sum_.reset();
-  const Range range = range_of(fragment);
-  const std::span<float> outer = in(outer_, range);
-  const std::span<float> delta = in(delta_, range);
-  optimizer_loops::loops().sgd(outer.data(), delta.data(), in(momentum_, range).data(), range.count,
-                               {.momentum = static_cast<float>(options_.outer_momentum),
-                                .rate = static_cast<float>(options_.outer_rate),
+  wait_for_mean();
+  const auto [first, count] = range_of(fragment);
+  const std::span<float> outer = part_of(outer_, first, count);
+  const std::span<float> delta = part_of(delta_, first, count);
+  optimizer_loops::loops().sgd(outer.data(), delta.data(), part_of(momentum_, first, count).data(),
+                               count,
+                               {.momentum = static_cast<float>(options().outer_momentum),
+                                .rate = static_cast<float>(options().outer_rate),
                                 .nesterov = true});
-  if (options_.own_share == 0) {
-    row_.write(range.first, outer);
+  if (options().own_share == 0) {
+    row_.write(first, outer);
   } else {
-    const auto share = static_cast<float>(options_.own_share);
+    const auto share = static_cast<float>(options().own_share);
     const std::span<float> merged = delta;  // which is no longer needed
-    row_.read(range.first, merged);
+    row_.read(first, merged);
     std::ranges::transform(merged, outer, merged.begin(), [share](float own, float all) {
       return share * own + (1 - share) * all;
     });
-    row_.write(range.first, merged);
+    row_.write(first, merged);
   }
-  under_way_ = -1;
-  tell("average of a fragment", static_cast<int>(fragment), from);
+  in_flight_ = -1;
+  observe_span("mean of a fragment", static_cast<int>(fragment), from);
 }
 
+// False where a state was read whose fragments are others, or sent at other updates.
+bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
+  bool same = true;
+  for (const auto& [name, own] :
+       {std::pair("sync.every", options().every), std::pair("sync.fragments", options().fragments),
+        std::pair("sync.delay", options().delay)}) {
+    int64_t value = own;
+    visitor.number(name, value, own);
+    same = same && value == own;
+  }
+  return same;
+}
+
+// The mean of a fragment in flight is saved, and applied when its time comes.
 void DiLoCo::visit_state(StateVisitor& visitor) {
   Averaging::visit_state(visitor);
-  if (sum_) sum_->wait();  // its mean is saved, and used when its time comes
-  sum_.reset();
-  visitor.number("sync.under_way", under_way_, int64_t{-1});
-  // A checkpoint of ranks that did otherwise has none: what follows is as at the beginning.
+  wait_for_mean();
+  visitor.number("sync.in_flight", in_flight_, int64_t{-1});
+  if (!has_same_schedule(visitor)) in_flight_ = -1;
+  // A checkpoint of another way has none.
   if (!visitor.has("sync.outer")) return;
   const auto row = [&](const char* name, const Memory<float>& values) {
     visitor.row(name, tensor_at(values.get(), DType::f32, 1, row_.size()), RowKind::same);
@@ -98,9 +139,7 @@ void DiLoCo::visit_state(StateVisitor& visitor) {
   row("sync.outer", outer_);
   row("sync.momentum", momentum_);
   row("sync.delta", delta_);
-  loaded_ = !visitor.saves();
+  outer_loaded_ = !visitor.saves();
 }
-
-int64_t DiLoCo::bytes() const { return 3 * row_.size() * static_cast<int64_t>(sizeof(float)); }
 
 }  // namespace tutti::training

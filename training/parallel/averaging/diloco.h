@@ -1,18 +1,19 @@
-// DiLoCo: each rank makes H updates of its own, then an outer optimizer (SGD with Nesterov's
-// momentum) takes the mean of what the ranks moved by as a gradient, and all go on from its values.
+// DiLoCo: each rank makes H updates of its own. Then the mean over ranks of the differences between
+// outer and own values is the gradient of an outer optimizer, SGD with Nesterov's momentum, and all
+// ranks continue from the outer values.
 //
 //   delta = outer values - own values      mean over ranks
 //   momentum = m momentum + delta;  outer values -= rate (delta + m momentum)
 //   own values = share own + (1 - share) outer values
 //
 // Streaming: the row of values is cut into P fragments, which are sent one after the other, H / P
-// updates apart; the mean of a fragment may be on its way for TAU updates.
+// updates apart; its mean is applied TAU updates after a fragment was sent.
 //
 //   update      H/P           2H/P           H
-//   fragment 0   | sent..used
-//   fragment 1                 | sent..used
+//   fragment 0   | sent..applied
+//   fragment 1                  | sent..applied
 //
-// What ranks moved by may be sent in fewer bits (SyncOptions::wire): all ranks get the same mean.
+// Differences may be sent in fewer bits (SyncOptions::wire): all ranks get the same mean.
 //
 // Douillard et al.: DiLoCo, 2023, algorithm 1; Douillard et al.: Streaming DiLoCo with overlapping
 // communication, 2025, algorithm 2.
@@ -30,11 +31,16 @@ namespace tutti::training {
 class DiLoCo : public Averaging {
  public:
   DiLoCo(ParameterStorage& storage, const SyncOptions& options);
+  // Waits for the fragment in flight; after an error it aborts.
+  ~DiLoCo() override;
+  DiLoCo(const DiLoCo&) = delete;
+  DiLoCo& operator=(const DiLoCo&) = delete;
 
+  // Lets a fragment in flight move on while the next step computes.
+  void after_weights(int unit) override;
   // Values that were filled or loaded are the outer ones too, unless a checkpoint had these.
   void publish_values() override;
   void visit_state(StateVisitor& visitor) override;
-  int64_t bytes() const override;
 
  private:
   struct Range {
@@ -43,21 +49,21 @@ class DiLoCo : public Averaging {
   };
 
   void exchange(int64_t update) override;
-  // The fragment that is sent after this update; none: no value.
-  std::optional<int64_t> due(int64_t update) const;
+  // The fragment that is sent after this update.
+  std::optional<int64_t> fragment_sent_at(int64_t update) const;
   Range range_of(int64_t fragment) const;
-  std::span<float> in(const Memory<float>& row, Range range) const;
-  void send(int64_t fragment);
-  void use(int64_t fragment);
+  void send_fragment(int64_t fragment);
+  void wait_for_mean();
+  void apply_mean(int64_t fragment);
+  bool has_same_schedule(StateVisitor& visitor) const;
 
-  SyncOptions options_;
   ValueRow row_;
   Memory<float> outer_;
   Memory<float> momentum_;
   Memory<float> delta_;
-  std::optional<Work> sum_;  // of the fragment under way; none: it has arrived
-  int64_t under_way_ = -1;   // the fragment that is not used yet; -1: none
-  bool loaded_ = false;
+  int64_t in_flight_ = -1;     // the fragment whose mean is not applied yet; -1: none
+  std::optional<Work> mean_;   // of that fragment, until it is there
+  bool outer_loaded_ = false;  // from a checkpoint
 };
 
 }  // namespace tutti::training

@@ -2,27 +2,19 @@
 
 #include <algorithm>
 
-#include "base/reduce_op.h"
 #include "training/parallel/averaging/peers.h"
 
 namespace tutti::training {
 
-Gossip::Gossip(ParameterStorage& storage, GossipGraph graph, uint64_t seed)
-    : Averaging(storage),
-      graph_(graph),
+Gossip::Gossip(ParameterStorage& storage, const SyncOptions& options, uint64_t seed)
+    : Averaging(storage, options),
       seed_(seed),
       values_(storage),
-      rows_(graph == GossipGraph::complete ? 1
-            : graph == GossipGraph::ring   ? 3
-                                           : 2),
-      memory_(ranks().allocate<float>(static_cast<size_t>(rows_ * values_.size()))) {}
+      memory_(ranks().allocate<float>(
+          static_cast<size_t>(copies_of_values(options) * values_.size()))) {}
 
 std::span<float> Gossip::row(int index) const {
   return {memory_.get() + index * values_.size(), static_cast<size_t>(values_.size())};
-}
-
-int64_t Gossip::bytes() const {
-  return rows_ * values_.size() * static_cast<int64_t>(sizeof(float));
 }
 
 void Gossip::exchange(int64_t update) {
@@ -31,10 +23,9 @@ void Gossip::exchange(int64_t update) {
   const auto from = std::chrono::steady_clock::now();
   const auto own = static_cast<size_t>(ranks().rank());
   values_.read(0, row(0));
-  switch (graph_) {
+  switch (options().graph) {
     case GossipGraph::complete:
-      ranks().all_reduce(row(0), ReduceOp::avg);
-      count_all_reduce(values_.size());
+      average({row(0).data(), row(0).size(), DType::f32});
       break;
     case GossipGraph::ring:
       average_with_neighbours();
@@ -52,7 +43,7 @@ void Gossip::exchange(int64_t update) {
     }
   }
   values_.write(0, row(0));
-  tell("exchange of values", 0, from);
+  observe_span("exchange of values", 0, from);
 }
 
 // Two ranks are one pair.
@@ -60,8 +51,8 @@ void Gossip::average_with_neighbours() {
   const int left = left_of(ranks().rank(), ranks().size());
   const int right = right_of(ranks().rank(), ranks().size());
   if (left == right) return average_with(right, left);
-  trade(row(0), right, row(1), left);
-  trade(row(0), left, row(2), right);
+  exchange_rows(row(0), right, row(1), left);
+  exchange_rows(row(0), left, row(2), right);
   const std::span<float> own = row(0);
   for (size_t i = 0; i < own.size(); ++i) {
     own[i] = (own[i] + (row(1)[i] + row(2)[i])) / 3;
@@ -69,7 +60,7 @@ void Gossip::average_with_neighbours() {
 }
 
 void Gossip::average_with(int to, int from) {
-  trade(row(0), to, row(1), from);
+  exchange_rows(row(0), to, row(1), from);
   std::ranges::transform(row(0), row(1), row(0).begin(),
                          [](float own, float other) { return (own + other) / 2; });
 }

@@ -21,21 +21,17 @@ namespace tutti::training {
 
 class Gossip : public Averaging {
  public:
-  Gossip(ParameterStorage& storage, GossipGraph graph, uint64_t seed);
-
-  int64_t bytes() const override;
+  Gossip(ParameterStorage& storage, const SyncOptions& options, uint64_t seed);
 
  private:
   void exchange(int64_t update) override;
   void average_with_neighbours();
-  // Own values become the mean of theirs and the row that comes from `from`.
+  // Own values become the mean of theirs and those that come from `from`.
   void average_with(int to, int from);
   std::span<float> row(int index) const;
 
-  GossipGraph graph_;
   uint64_t seed_;
   ValueRow values_;
-  int rows_;
   Memory<float> memory_;  // rows: own values, and what others sent
 };
 

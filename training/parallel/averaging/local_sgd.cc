@@ -1,34 +1,32 @@
 #include "training/parallel/averaging/local_sgd.h"
 
-#include "base/reduce_op.h"
-
 namespace tutti::training {
 
 using Clock = std::chrono::steady_clock;
 
-LocalSgd::LocalSgd(ParameterStorage& storage, int64_t every, int64_t after)
-    : Averaging(storage), every_(every), after_(after) {}
-
 void LocalSgd::finish_gradients() {
-  if (updates() >= after_) return;
-  const Waiting waiting(*this);
+  if (updates() >= options().local_after) return;
   for (size_t bucket = 0; bucket < storage().layout().buckets.size(); ++bucket) {
     const Clock::time_point from = Clock::now();
-    const Tensor gradients = storage().gradients(static_cast<int>(bucket));
-    ranks().all_reduce(as_const(as_buffer(gradients)), as_buffer(gradients), ReduceOp::avg);
-    count_all_reduce(gradients.cols);
-    tell("all_reduce", static_cast<int>(bucket), from);
+    average(as_buffer(storage().gradients(static_cast<int>(bucket))));
+    observe_span("all_reduce", static_cast<int>(bucket), from);
   }
 }
 
+void LocalSgd::visit_state(StateVisitor& visitor) {
+  Averaging::visit_state(visitor);
+  read_local_after_ = options().local_after;
+  visitor.number("sync.local_after", read_local_after_, int64_t{0});
+}
+
 void LocalSgd::exchange(int64_t update) {
-  if (update <= after_ || (update - after_) % every_ != 0) return;
+  const int64_t local_updates = update - options().local_after;
+  if (local_updates <= 0 || local_updates % options().every != 0) return;
   for (const OwnedPiece& piece : storage().owned()) {
     const Clock::time_point from = Clock::now();
-    ranks().all_reduce(piece.master, ReduceOp::avg);
+    average({piece.master.data(), piece.master.size(), DType::f32});
     store_masters(piece);
-    count_all_reduce(piece.piece.count);
-    tell("all_reduce", piece.piece.bucket, from);
+    observe_span("all_reduce", piece.piece.bucket, from);
   }
 }
 

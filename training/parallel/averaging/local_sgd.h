@@ -23,16 +23,20 @@ namespace tutti::training {
 
 class LocalSgd : public Averaging {
  public:
-  // `every`: K, at least 1. `after`: the number of updates before which gradients are averaged.
-  LocalSgd(ParameterStorage& storage, int64_t every, int64_t after = 0);
+  LocalSgd(ParameterStorage& storage, const SyncOptions& options) : Averaging(storage, options) {}
 
   void finish_gradients() override;
+  void visit_state(StateVisitor& visitor) override;
+  // While gradients are averaged values are the same on all ranks, as they must have been before.
+  bool takes_own_values() const override {
+    const bool were_same = updates() < read_local_after_;
+    return Averaging::takes_own_values() && (updates() >= options().local_after || were_same);
+  }
 
  private:
   void exchange(int64_t update) override;
 
-  int64_t every_;
-  int64_t after_;
+  int64_t read_local_after_ = 0;  // of the state that was read last
 };
 
 }  // namespace tutti::training

@@ -1,5 +1,5 @@
-// Who sends to whom in one exchange of values. Every rank finds the same from the exchange's
-// number, and no message says it.
+// The senders and receivers of one exchange of values. Every rank computes the same ones from the
+// number of the exchange, without a message.
 #pragma once
 
 #include <cstdint>

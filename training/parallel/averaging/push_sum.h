@@ -23,31 +23,29 @@ namespace tutti::training {
 
 class PushSum : public Averaging {
  public:
-  // `graph`: exponential or random.
-  PushSum(ParameterStorage& storage, GossipGraph graph, uint64_t seed);
+  // Its graph is exponential or random.
+  PushSum(ParameterStorage& storage, const SyncOptions& options, uint64_t seed);
 
   void publish_values() override;
   void visit_state(StateVisitor& visitor) override;
-  int64_t bytes() const override;
 
  private:
   void exchange(int64_t update) override;
   void take_update();
   void push(const std::vector<int>& targets);
-  void show();
+  void begin_with_values();
+  void publish_ratios();
   float weight() const { return row(0).back(); }
   size_t count() const { return static_cast<size_t>(values_.size()); }
-  // 0: x, then w; 1: what others sent; 2: what is sent.
-  static constexpr size_t kRows = 3;
+  // Row 0: x, then w; 1: what others sent; 2: what is sent.
   std::span<float> row(size_t index) const {
     return {memory_.get() + index * (count() + 1), count() + 1};
   }
 
-  GossipGraph graph_;
   uint64_t seed_;
   ValueRow values_;
   Memory<float> memory_;
-  bool loaded_ = false;
+  bool loaded_ = false;  // x and w, from a checkpoint
 };
 
 }  // namespace tutti::training

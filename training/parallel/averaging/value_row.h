@@ -16,7 +16,7 @@ class ValueRow {
   int64_t size() const { return size_; }
   // Elements [first, first + part.size()) of the row.
   void read(int64_t first, std::span<float> part) const;
-  // The same, with what follows from them: values in the model's type.
+  // Sets these elements, and the values in the model's type that are rounded from them.
   void write(int64_t first, std::span<const float> part);
 
  private:

@@ -242,8 +242,14 @@ class LocalPricing {
       }
     }
     // Sums of compressed gradients are not priced as such.
-    const double every = count(replica_.sync.every);
-    time.sums /= every;
+    time.sums /= count(std::max<int64_t>(1, replica_.sync.every));
+    // One message of all values, or one to each neighbour in the ring.
+    const SyncOptions& sync = replica_.sync;
+    const bool to_peers = sync.kind == SyncKind::gossip && sync.graph != GossipGraph::complete;
+    if (group > 1 && (to_peers || sync.kind == SyncKind::push_sum)) {
+      const int messages = sync.graph == GossipGraph::ring && group > 2 ? 2 : 1;
+      time.sums = messages * prices_.message(gradients) * std::max(1.0, 1 / share_of(1, ranks_));
+    }
     // The update reads gradients, and reads and writes masters and two states; before it gradients
     // are set to zero and their norm is summed.
     constexpr double kUpdated = 28;

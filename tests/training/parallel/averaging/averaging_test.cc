@@ -134,13 +134,13 @@ TEST(PostLocalSgd, AveragesGradientsUntilItsStep) {
   EXPECT_LT(difference(values[0][3], summed[0][3]), 1e-6);
 }
 
-// Without updates of their own, values change by what ranks tell each other alone.
+// With a learning rate of 0 values change by the exchanges alone.
 class Still {
  public:
   Still(int ranks, TinyRun run) : ranks_(ranks), run_(std::move(run)) { run_.learning_rate = 0; }
 
-  // Values of rank r: the initial ones + r times another number for each; as `begin` says they are
-  // made known to the synchronizer, too.
+  // By rank: the initial values, those values plus random ones of the rank, which with `publish`
+  // are what the synchronizer begins with, and the values after each step.
   Values values(bool publish) const {
     Values all(at(ranks_));
     run_ranks(ranks_, [&](const Job& job) {
@@ -345,19 +345,79 @@ TEST_F(AveragingState, GoesOnBitForBit) {
   }
 }
 
-// Other ranks go on from one model, and so does a run that did otherwise before.
-TEST_F(AveragingState, OtherRanksAndOtherWaysGoOnToo) {
-  for (const char* way :
-       {"allreduce", "local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random"}) {
+// Fragments of other sizes, or sent at other updates, begin with none in flight.
+TEST_F(AveragingState, AnotherScheduleOfFragmentsContinues) {
+  const TinyRun saved = run_of("diloco:6,3,1");
+  save(saved);
+  for (const char* next : {"diloco:6,2,1", "diloco:8,4,1", "diloco:6"}) {
+    SCOPED_TRACE(next);
+    run_ranks(kRanks, [&](const Job& job) {
+      TinyRank rank(job, run_of(next));
+      load_snapshot(rank.replica, *rank.model, directory_of(saved));
+      rank.skip(kSavedAt);
+      EXPECT_LT(rank.step().loss, 4);
+      EXPECT_LT(rank.step().loss, 4);
+    });
+  }
+}
+
+TEST_F(AveragingState, OneRankContinuesBitForBit) {
+  for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:exp", "sgp:random"}) {
+    SCOPED_TRACE(way);
+    const TinyRun run = run_of(way, 0.5);
+    const Values expected = trained(1, run);
+    run_ranks(1, [&](const Job& job) {
+      TinyRank rank(job, run);
+      for (int step = 0; step < kSavedAt; ++step) rank.step();
+      save_in(directory_of(run), rank, job);
+    });
+    run_ranks(1, [&](const Job& job) {
+      TinyRank rank(job, run);
+      load_snapshot(rank.replica, *rank.model, directory_of(run));
+      rank.skip(kSavedAt);
+      EXPECT_EQ(values_of(rank.replica), expected[0][kSavedAt - 1]);
+      rank.step();
+      EXPECT_EQ(values_of(rank.replica), expected[0][kSavedAt]);
+    });
+  }
+}
+
+// Ranks of another way begin with the mean of the values, the same on all.
+TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
+  const std::vector<std::string> ways = {"allreduce",      "local:4",     "diloco:4,2,1,0.5",
+                                         "post-local:4@7", "gossip:ring", "sgp:random"};
+  for (const std::string& way : ways) {
     const TinyRun saved = run_of(way);
     save(saved);
-    for (const char* next :
-         {"allreduce", "local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random"}) {
+    Row mean;
+    for (const std::string& next : ways) {
+      if (way == next) continue;
       SCOPED_TRACE(cat(way, " then ", next));
-      const int ranks = std::string(way) == next ? 2 : kRanks;
-      run_ranks(ranks, [&](const Job& job) {
+      Values values(kRanks);
+      run_ranks(kRanks, [&](const Job& job) {
         TinyRank rank(job, run_of(next));
         load_snapshot(rank.replica, *rank.model, directory_of(saved));
+        rank.skip(kSavedAt);
+        values[at(job.rank)].push_back(values_of(rank.replica));
+        EXPECT_LT(rank.step().loss, 4);
+        EXPECT_LT(rank.step().loss, 4);
+      });
+      for (const auto& of_rank : values) EXPECT_EQ(of_rank[0], values[0][0]);
+      if (mean.empty()) mean = values[0][0];
+      EXPECT_LT(difference(values[0][0], mean), 1e-6);
+    }
+  }
+}
+
+TEST_F(AveragingState, AnotherNumberOfRanksContinues) {
+  for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random"}) {
+    const TinyRun run = run_of(way);
+    save(run);
+    for (const int ranks : {1, 2, 4}) {
+      SCOPED_TRACE(cat(way, " on ", ranks));
+      run_ranks(ranks, [&](const Job& job) {
+        TinyRank rank(job, run);
+        load_snapshot(rank.replica, *rank.model, directory_of(run));
         rank.skip(kSavedAt);
         EXPECT_LT(rank.step().loss, 4);
         EXPECT_LT(rank.step().loss, 4);

@@ -220,7 +220,7 @@ TEST_F(Resume, ANewRunInAUsedDirectoryIsRefusedByAllRanks) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(2));
 }
 
-// Of runs before there was --sync.
+// Runs of versions without --sync say average_every.
 TEST(RunSettings, SayHowOldRunsAveraged) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   const Gpt model(testing::tiny_gpt());

@@ -1,7 +1,6 @@
 #include "training/logs/csv_file.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/file_text.h"
 #include "base/text.h"
+#include "training/core/number_text.h"
 #include "training/logs/keep_lines.h"
 
 namespace tutti::training {
@@ -22,12 +22,7 @@ std::string header_of(const std::vector<std::string>& columns) {
   return header;
 }
 
-// The shortest text that is read back as the same number.
-std::string text_of(double value) {
-  if (!std::isfinite(value)) return "";
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
+std::string text_of(double value) { return std::isfinite(value) ? shortest_text(value) : ""; }
 
 }  // namespace
 

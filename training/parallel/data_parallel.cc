@@ -99,7 +99,7 @@ DataParallel::~DataParallel() {
       state(bucket).reduction.wait();
       if (hook_ != nullptr) hook_->finish(bucket, storage_.gradients(bucket));
     } catch (const std::exception&) {
-      // What failed is over.
+      // A call that failed has ended, too.
     }
   }
 }

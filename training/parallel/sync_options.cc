@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/core/number_text.h"
 
 namespace tutti::training {
 namespace {
@@ -25,12 +25,6 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
      {"random", GossipGraph::random},
      {"complete", GossipGraph::complete}}};
 
-// The shortest text that reads as the same number.
-std::string text_of_number(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 [[noreturn]] void refuse(const std::string& text, const std::string& cause,
                          const std::string& remedy) {
   throw Error(ErrorCode::invalid_argument,
@@ -38,7 +32,7 @@ std::string text_of_number(double value) {
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
-// The values that follow a name.
+// The values that follow a name. Empty ones are there too, to be refused.
 class Words {
  public:
   Words(const std::string& text, std::string_view separators) : text_(text) {
@@ -174,7 +168,7 @@ std::string text_of(const SyncOptions& options) {
         return cat("diloco:", options.every);
       }
       return cat("diloco:", options.every, ',', options.fragments, ',', options.delay, ',',
-                 text_of_number(options.own_share));
+                 shortest_text(options.own_share));
     }
     case SyncKind::gossip:
       return cat("gossip:", name_of(options.graph));

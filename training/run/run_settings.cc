@@ -1,10 +1,9 @@
 #include "training/run/run_settings.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 #include "base/error.h"
+#include "training/core/number_text.h"
 #include "training/models/registry.h"
 #include "training/optimizers/registry.h"
 #include "training/pipeline/schedules.h"
@@ -99,9 +98,7 @@ Json settings_in(const Json& whole) {
 std::string text_of_setting(const Json& value) {
   if (value.is_string()) return value.get<std::string>().empty() ? "nothing" : value;
   if (!value.is_number() || value.is_whole_number()) return value.dump();
-  std::array<char, 32> text{};
-  return {text.data(),
-          std::to_chars(text.data(), text.data() + text.size(), value.get<double>()).ptr};
+  return shortest_text(value.get<double>());
 }
 
 std::string short_name_of(const std::string& key) {

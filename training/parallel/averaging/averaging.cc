@@ -6,6 +6,7 @@
 #include "training/parallel/averaging/gossip.h"
 #include "training/parallel/averaging/local_sgd.h"
 #include "training/parallel/averaging/push_sum.h"
+#include "training/parallel/averaging/value_row.h"
 
 namespace tutti::training {
 
@@ -24,8 +25,7 @@ void Averaging::visit_state(StateVisitor& visitor) {
 }
 
 int64_t Averaging::bytes() const {
-  int64_t values = 0;
-  for (const OwnedPiece& piece : storage_.owned()) values += piece.piece.count;
+  const int64_t values = ValueRow(storage_).size();
   return copies_of_values(options_) * values * static_cast<int64_t>(sizeof(float));
 }
 

@@ -32,7 +32,7 @@ DiLoCo::~DiLoCo() {
     if (std::uncaught_exceptions() > 0) ranks().abort("training was ended by an error");
     mean_->wait();
   } catch (const std::exception&) {
-    // What failed is over.
+    // A call that failed has ended, too.
   }
 }
 
@@ -46,11 +46,12 @@ void DiLoCo::publish_values() {
 }
 
 std::optional<int64_t> DiLoCo::fragment_sent_at(int64_t update) const {
-  const int64_t in_round = (update - 1) % options().every + 1;  // 1 to H
-  for (int64_t fragment = 0; fragment < options().fragments; ++fragment) {
-    if ((fragment + 1) * options().every / options().fragments == in_round) return fragment;
-  }
-  return std::nullopt;
+  const auto [every, fragments] = std::pair(options().every, options().fragments);
+  const int64_t in_round = (update - 1) % every + 1;  // 1 to H
+  // Fragment f is sent at (f + 1) H / P, rounded down; these are P different updates.
+  const int64_t sent = (in_round * fragments + every - 1) / every;
+  if (sent * every / fragments != in_round) return std::nullopt;
+  return sent - 1;
 }
 
 DiLoCo::Range DiLoCo::range_of(int64_t fragment) const {

@@ -5,23 +5,17 @@
 #include <numeric>
 #include <utility>
 
-#include "base/mix_bits.h"
+#include "training/core/random.h"
 
 namespace tutti::training {
 namespace {
 
-class Random {
- public:
-  Random(uint64_t seed, int64_t exchange)
-      : state_(mix_bits(seed + static_cast<uint64_t>(exchange) * kGolden)) {}
-  int below(int limit) {
-    state_ += kGolden;
-    return static_cast<int>(mix_bits(state_) % static_cast<uint64_t>(limit));
-  }
-
- private:
-  uint64_t state_;
-};
+// The index-th number of an exchange, from 0 to limit - 1.
+int draw(uint64_t seed, int64_t exchange, int index, int limit) {
+  const uint64_t bits =
+      random_bits(seed, static_cast<uint64_t>(exchange), static_cast<uint64_t>(index));
+  return static_cast<int>(scale_below(bits, static_cast<uint64_t>(limit)));
+}
 
 }  // namespace
 
@@ -38,9 +32,8 @@ std::vector<int> exponential_targets(int ranks, int64_t exchange) {
 std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange) {
   std::vector<int> targets(static_cast<size_t>(ranks));
   if (ranks == 1) return targets;
-  Random random(seed, exchange);
   for (int rank = 0; rank < ranks; ++rank) {
-    targets[static_cast<size_t>(rank)] = (rank + 1 + random.below(ranks - 1)) % ranks;
+    targets[static_cast<size_t>(rank)] = (rank + 1 + draw(seed, exchange, rank, ranks - 1)) % ranks;
   }
   return targets;
 }
@@ -48,9 +41,9 @@ std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange) {
 std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange) {
   std::vector<int> order(static_cast<size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);
-  Random random(seed, exchange);
   for (int last = ranks - 1; last > 0; --last) {
-    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(random.below(last + 1))]);
+    const int other = draw(seed, exchange, last, last + 1);
+    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(other)]);
   }
   std::vector<int> partners(order.size());
   std::iota(partners.begin(), partners.end(), 0);

@@ -1,6 +1,6 @@
 // How ranks that train one model keep together (`--sync WAY`): by sums of gradients, in which all
-// wait for all in each step; or with values of their own, which they average now and then, or with
-// some of the others (averaging/).
+// wait for all in each step; by servers, which have the values and update them (servers/); or with
+// values of their own, which they average now and then, or with some of the others (averaging/).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tutti::training {
 
-enum class SyncKind { allreduce, local, diloco, gossip, push_sum };
+enum class SyncKind { allreduce, server, stale, async, local, diloco, gossip, push_sum };
 
 // The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
 enum class GossipGraph { ring, exponential, random, complete };
@@ -32,8 +32,21 @@ struct SyncOptions {
 
   GossipGraph graph = GossipGraph::ring;
 
+  // server, stale, async: the last ranks, which serve only; 0: each rank computes and serves.
+  int servers = 0;
+  int64_t bound = 0;       // stale: clocks that values may be behind
+  int64_t pull_every = 1;  // async: gradients that a worker sends between two reads of the values
+  bool damping = false;    // async: the learning rate is divided by 1 + staleness
+
+  std::string record;  // a file for the order of the servers' updates (servers/update_order.h)
+  std::string replay;  // such a file, whose order is kept
+
+  // True where servers have the values, and tell the ranks that compute.
+  bool has_servers() const {
+    return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;
+  }
   // True where each rank has values of its own.
-  bool has_own_values() const { return kind != SyncKind::allreduce; }
+  bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }
 };
 
 // Averages of all values every `updates`; 0: sums of gradients.
@@ -42,9 +55,8 @@ SyncOptions averages_every(int64_t updates);
 // Copies of all values, in f32, that a rank holds for its exchanges.
 int64_t copies_of_values(const SyncOptions& options);
 
-// Reads a text: allreduce, local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
-// gossip:GRAPH, sgp[:GRAPH]. The outer rate, momentum and format stay. Throws
-// Error(invalid_argument).
+// Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
+// gossip:GRAPH, sgp[:GRAPH]. What is not in such a text stays. Throws Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.
 std::string text_of(const SyncOptions& options);

@@ -27,10 +27,13 @@ std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
   return result;
 }
 
-// Of a step's micro-batches the rank's; one of weight 0 where it has none.
+// Of a step's micro-batches a rank's; one of weight 0 where it has none.
 template <typename Fill>
-std::vector<Batch> own_batches(uint64_t count, const FeedOptions& options, const Fill& fill) {
-  const Share own = even_share(static_cast<int64_t>(count), options.rank, options.ranks);
+std::vector<Batch> batches_of(int rank, uint64_t count, const FeedOptions& options,
+                              const Fill& fill) {
+  const Share own = rank < options.ranks
+                        ? even_share(static_cast<int64_t>(count), rank, options.ranks)
+                        : Share();
   std::vector<Batch> batches;
   for (int64_t index = own.first; index < own.first + own.count; ++index) {
     fill(static_cast<uint64_t>(index), batches.emplace_back());
@@ -79,12 +82,13 @@ std::vector<double> Feed::epochs(uint64_t steps) const {
 }
 
 std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
-  return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
+  return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return part(step, options_.rank); },
+                                            from,
                                             steps(), options_.workers,
                                             std::max(options_.workers, kFewestStepsAhead));
 }
 
-StepFeed Feed::make(uint64_t step) const {
+StepFeed Feed::part(uint64_t step, int rank) const {
   const uint64_t first = step * options_.batch;
   const uint64_t end = std::min(first + options_.batch, options_.samples);
   const uint64_t count = divide_up(end - first, options_.micro_batch);
@@ -97,7 +101,7 @@ StepFeed Feed::make(uint64_t step) const {
       sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
     }
   };
-  return {.own = own_batches(count, options_, fill),
+  return {.own = batches_of(rank, count, options_, fill),
           .passes = divide_up(count, ranks),
           .samples = end - first};
 }
@@ -124,7 +128,7 @@ StepFeed Feed::validation(uint64_t max_samples) const {
       sets_[chosen[i].first]->add_validation(chosen[i].second, batch);
     }
   };
-  return {.own = own_batches(count, options_, fill),
+  return {.own = batches_of(options_.rank, count, options_, fill),
           .passes = divide_up(count, ranks),
           .samples = chosen.size()};
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/reduce_op.h"
+#include "base/text.h"
 #include "training/parallel/averaging/diloco.h"
 #include "training/parallel/averaging/gossip.h"
 #include "training/parallel/averaging/local_sgd.h"
@@ -69,9 +70,12 @@ std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const Sy
     case SyncKind::push_sum:
       return std::make_unique<PushSum>(storage, options, seed);
     case SyncKind::allreduce:
+    case SyncKind::server:
+    case SyncKind::stale:
+    case SyncKind::async:
       break;
   }
-  throw Error(ErrorCode::internal, "sums of gradients are no averages of values");
+  throw Error(ErrorCode::internal, cat(text_of(options), " averages no values"));
 }
 
 }  // namespace tutti::training

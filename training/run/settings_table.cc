@@ -304,8 +304,8 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .between(1, 1024);
   schema
       .add("parallel.flush_every", options.flush_every,
-           "pipedream and pipedream-2bw: steps between pipeline flushes; ps, ssp and async: between "
-           "meetings of all ranks; losses are reported then. 0: at checkpoints and validation, and "
+           "pipedream and pipedream-2bw: steps between pipeline flushes; any --sync but allreduce: "
+           "between meetings of all ranks; losses are reported then. 0: at checkpoints and validation, and "
            "after 1024 steps")
       .between(0, 1024)
       .show_default();

@@ -384,7 +384,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
     const std::string& schedule = training.replica.pipeline.schedule;
-    if (training.replica.sync.has_servers()) return true;
+    if (tells_late(training.replica)) return true;
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
@@ -404,7 +404,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "a --momentum above 0"},
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
-      {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync ps, ssp:BOUND or async"},
+      {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
       {"parallel.cp_kind", options.mesh.context > 1, "--cp"},

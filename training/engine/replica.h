@@ -200,6 +200,9 @@ class Replica {
   const Updater& updater() const { return updater_; }
   // Whether run() takes steps in which ranks do not wait for each other.
   bool has_servers() const { return servers_ != nullptr; }
+  std::optional<int> recorded_ranks(int64_t step) {
+    return has_servers() ? servers_->recorded_ranks(step) : std::nullopt;
+  }
   Staleness staleness() const { return has_servers() ? servers_->staleness() : Staleness(); }
   const StepGradients& gradients() const { return gradients_; }
 

@@ -176,16 +176,6 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
   schema.add("training.damping", sync.damping,
              "async: divide an update's learning rate by 1 + the updates that its worker had not "
              "seen");
-  schema
-      .add("training.record", sync.record,
-           "write the order in which servers applied what workers sent (ps, ssp, async)")
-      .value_name("FILE")
-      .role(kOnce);
-  schema
-      .add("training.replay", sync.replay,
-           "keep the order that --record has written: the run has the same bits again")
-      .value_name("FILE")
-      .role(kOnce);
   std::vector<std::pair<std::string, WireFormat>> formats;
   for (const WireFormat format : kAllWireFormats) formats.emplace_back(name(format), format);
   schema
@@ -330,6 +320,15 @@ void describe_output(Schema& schema, TrainOptions& options) {
   schema
       .add("output.trace", options.trace,
            "write what each rank did when, for Perfetto or chrome://tracing")
+      .value_name("FILE");
+  SyncOptions& sync = options.replica.sync;
+  schema
+      .add("output.record", sync.record,
+           "write the order in which servers applied what workers sent (--sync ps, ssp, async)")
+      .value_name("FILE");
+  schema
+      .add("output.replay", sync.replay,
+           "keep the order that --record has written: the run has the same bits again")
       .value_name("FILE");
   schema.add("output.validate_every", options.validate_every, "steps (default: at the end)")
       .between(0, kMostOfAnything);

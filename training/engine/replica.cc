@@ -253,6 +253,7 @@ Replica::Trouble Replica::trouble() const {
 void Replica::weigh_own_gradients(const StepCounts& own) {
   overweight_.reset();
   if (synchronizer_->sums_gradients()) return;
+  if (synchronizer_->weights_values(own.targets)) return;
   const int64_t all = gradients_.all_counts().front().targets;
   const int64_t parts = group_.size() * own.targets;
   if (all == parts) return;
@@ -340,7 +341,9 @@ double Replica::update(double learning_rate) {
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
   const double norm = updater_.update(learning_rate, reducer);
-  if (std::isfinite(norm)) synchronizer_->after_update();
+  if (!std::isfinite(norm)) return norm;
+  synchronizer_->after_update();
+  if (synchronizer_->restarts_optimizer()) updater_.restart();
   return norm;
 }
 
@@ -393,7 +396,9 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
     share_buffers();
     std::optional<MeanValues> mean;
     std::optional<MeanValues::Shown> shown;
-    if (!synchronizer_->sums_gradients()) shown.emplace(mean.emplace(storage_, group_));
+    if (!synchronizer_->sums_gradients()) {
+      shown.emplace(mean.emplace(storage_, group_, synchronizer_->shared_values()));
+    }
     gradients_.evaluate(own, passes);
     const StepLosses all = gradients_.share({}, {}).front();
     return {all.loss, all.correct, all.targets};

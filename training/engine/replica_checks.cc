@@ -64,6 +64,19 @@ void check_averages(const ReplicaOptions& options, bool cut) {
          "--stochastic-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
          "the synchronizer");
+  if (options.sync.kind == SyncKind::fedprox && options.loss_scaling) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(text_of(options.sync), " does not go with loss scaling"),
+                {.cause = "the proximal term is added to gradients that are not scaled",
+                 .remedy = "train in f32 or bf16, or give --loss-scale none"});
+  }
+  if (options.sync.secure_sums && !options.sync.is_federated()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("values are not summed securely with ", text_of(options.sync)),
+                {.where = "--secure-sums",
+                 .cause = "only clients that train in rounds mask their values",
+                 .remedy = "give --sync fedavg:K, fedprox:K,MU or fedadam:K"});
+  }
 }
 
 void check_cuts(Model& model, const MeshPlace& place) {

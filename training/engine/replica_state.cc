@@ -20,7 +20,9 @@ Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
 void Replica::visit_state(StateVisitor& visitor) {
   finish_values();
   // What is saved lasts until the next step.
-  if (visitor.saves() && !synchronizer_->sums_gradients()) mean_.emplace(storage_, group_);
+  if (visitor.saves() && !synchronizer_->sums_gradients()) {
+    mean_.emplace(storage_, group_, synchronizer_->shared_values());
+  }
   visitor.pieces("model", [&](const OwnedPiece& piece) {
     return visitor.saves() && mean_ ? mean_->of(piece) : piece.updated();
   });

@@ -1,5 +1,6 @@
 #include "training/engine/updater.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -53,6 +54,13 @@ void Updater::step(double learning_rate, double gradient_factor, NormReducer& re
                     .stochastic_rounding = options_.stochastic_rounding,
                     .seed = options_.seed},
                    reducer);
+}
+
+void Updater::restart() {
+  for (const Memory<float>& state : states_) {
+    std::fill_n(state.get(), storage_.layout().owned_size, 0.0f);
+  }
+  updates_ = 0;
 }
 
 bool Updater::adapt_scale(bool overflow) {

@@ -48,6 +48,9 @@ class Updater {
   // not the loss scale's fault.
   bool adapt_scale(bool overflow);
 
+  // Zeroes the optimizer's state and the number of updates, as before the first update.
+  void restart();
+
   // How many updates were made: steps without those that were skipped.
   int64_t updates() const { return updates_; }
   const std::optional<LossScaler>& scaler() const { return scaler_; }

@@ -4,20 +4,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/wire_format.h"
 
 namespace tutti::training {
 
-enum class SyncKind { allreduce, local, diloco, gossip, push_sum };
+enum class SyncKind { allreduce, local, diloco, gossip, push_sum, easgd, fedavg, fedprox, fedadam };
 
 // The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
 enum class GossipGraph { ring, exponential, random, complete };
 
 struct SyncOptions {
   SyncKind kind = SyncKind::allreduce;
-  int64_t every = 1;  // local, diloco: updates between two averages
+  int64_t every = 1;  // updates between two averages; fedavg, fedprox, fedadam: of a round
   // local: before that many updates gradients are averaged (post-local SGD).
   int64_t local_after = 0;
 
@@ -26,14 +27,26 @@ struct SyncOptions {
   int64_t fragments = 1;
   int64_t delay = 0;
   double own_share = 0;
-  double outer_rate = 0.7;
+  double outer_rate = 0.7;  // fedadam too
   double outer_momentum = 0.9;
   WireFormat wire = WireFormat::plain;  // of the differences that are sent
 
   GossipGraph graph = GossipGraph::ring;
 
+  std::optional<double> elasticity;  // easgd: alpha; none: 0.9 / ranks
+
+  // fedavg, fedprox, fedadam: the share of the clients that are drawn for a round; fedprox: mu; and
+  // whether each client's values are masked before they are summed (averaging/secure_sum.h).
+  double fraction = 1;
+  double proximity = 0;
+  bool secure_sums = false;
+
   // True where each rank has values of its own.
   bool has_own_values() const { return kind != SyncKind::allreduce; }
+  // True where ranks are clients that train in rounds (averaging/federated.h).
+  bool is_federated() const {
+    return kind == SyncKind::fedavg || kind == SyncKind::fedprox || kind == SyncKind::fedadam;
+  }
 };
 
 // Averages of all values every `updates`; 0: sums of gradients.
@@ -43,7 +56,8 @@ SyncOptions averages_every(int64_t updates);
 int64_t copies_of_values(const SyncOptions& options);
 
 // Reads a text: allreduce, local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
-// gossip:GRAPH, sgp[:GRAPH]. The outer rate, momentum and format stay. Throws
+// gossip:GRAPH, sgp[:GRAPH], easgd:K[,ALPHA], fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION],
+// fedadam:K[,FRACTION]. The outer rate, momentum and format and secure sums stay. Throws
 // Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.

@@ -106,8 +106,8 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
 }
 
 TEST(OwnValuesMemoryPlans, AreWhatARunTakes) {
-  for (const char* way :
-       {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete", "sgp"}) {
+  for (const char* way : {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete",
+                          "sgp", "easgd:2", "fedavg:2", "fedprox:2,0.1", "fedadam:2"}) {
     const std::unique_ptr<DataSet> data = testing::tiny_data();
     TrainOptions options;
     options.micro_batch = 4;

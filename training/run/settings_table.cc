@@ -157,11 +157,16 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
           "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
           "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
-          "other ranks in each step, sgp by push-sum")
+          "other ranks in each step, sgp by push-sum; easgd:K[,ALPHA] pulls ranks to a centre, and "
+          "the centre to them, every K steps; fedavg:K[,FRACTION] trains in rounds of K steps, "
+          "after which all take the mean over a fraction of the ranks by their samples, "
+          "fedprox:K,MU[,FRACTION] holds them near the round's first values, fedadam:K[,FRACTION] "
+          "gives the mean difference to Adam")
       .value_name("WAY")
       .show_default();
-  schema.add("training.outer_lr", sync.outer_rate, "diloco: learning rate of the outer optimizer")
-      .show_default();
+  schema.add("training.outer_lr", sync.outer_rate,
+             "diloco, fedadam: learning rate of the outer optimizer (default: diloco 0.7, fedadam "
+             "0.01)");
   schema.add("training.outer_momentum", sync.outer_momentum, "diloco: its Nesterov momentum")
       .between(0, 1)
       .show_default();
@@ -171,6 +176,10 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
       .add("training.outer_wire", sync.wire, std::move(formats),
            "diloco: format in which differences of values are sent")
       .show_default();
+  schema.add(
+      "training.secure_sums", sync.secure_sums,
+      "fedavg, fedprox, fedadam: sum in fixed point, with masks that hide each rank's values "
+      "and cancel in the sum");
   const auto every = [&sync]() -> Json {
     if (sync.kind != SyncKind::local || sync.local_after != 0) return nullptr;
     return sync.every;
@@ -222,6 +231,12 @@ void describe_cut(Schema& schema, TrainOptions& options) {
 void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
       .flag("--data-weights");
+  schema
+      .add("data.labels_per_client", options.labels_per_client,
+           "images: labels of which each rank has samples, its own ones (--sync fedavg:K and other "
+           "ways with own values; default: ranks share all samples)")
+      .flag("--labels-per-client")
+      .between(0, 256);
   schema.add("data.document_mask", options.document_mask,
              "gpt2: do not attend across document boundaries");
   schema.add("data.workers", options.workers, "threads of each rank that read data ahead")

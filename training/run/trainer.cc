@@ -69,7 +69,8 @@ class Trainer::Loop {
                      .token_ranks = mesh.place().ranks_along(kTokenAxes),
                      .window = model.attention_window(),
                      .workers = options.workers,
-                     .weights = options.data_weights}),
+                     .weights = options.data_weights,
+                     .labels_per_client = options.labels_per_client}),
         replica_(mesh, model, make_optimizer(options.optimizer),
                  replica_options(options.replica, feed_),
                  [&](const Layout& layout) { return make_hook(options, model, layout); }),
@@ -425,6 +426,7 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
                  const TrainOptions& options) {
   Communicator world = mesh.world();
   check_saving(options);
+  check_clients(options);
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
   TrainOptions settled = options;

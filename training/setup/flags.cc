@@ -387,7 +387,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
-  const bool has_outer_optimizer = training.replica.sync.kind == SyncKind::diloco;
+  const SyncOptions& sync = training.replica.sync;
+  const bool is_diloco = sync.kind == SyncKind::diloco;
   const struct {
     const char* key;
     bool is_used;
@@ -411,9 +412,11 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
       {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
-      {"training.outer_lr", has_outer_optimizer, "--sync diloco:H"},
-      {"training.outer_momentum", has_outer_optimizer, "--sync diloco:H"},
-      {"training.outer_wire", has_outer_optimizer, "--sync diloco:H"},
+      {"training.outer_lr", is_diloco || sync.kind == SyncKind::fedadam,
+       "--sync diloco:H or fedadam:K"},
+      {"training.outer_momentum", is_diloco, "--sync diloco:H"},
+      {"training.outer_wire", is_diloco, "--sync diloco:H"},
+      {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},
       {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},

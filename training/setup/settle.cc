@@ -329,6 +329,11 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);
+  check_clients(training);
+  constexpr double kAdamsRate = 0.01;
+  if (replica.sync.kind == SyncKind::fedadam && !options.is_given("training.outer_lr")) {
+    replica.sync.outer_rate = kAdamsRate;
+  }
   check_is_pipeline_schedule(replica.pipeline.schedule);
   const bool flushed =
       pipeline::schedule_named(replica.pipeline.schedule).updates == pipeline::Updates::flushed;

@@ -240,7 +240,7 @@ TEST(Averaging, SendsItsValuesAlone) {
 
 constexpr int kRanks = 3;
 constexpr int kSavedAt = 6;
-constexpr double kUntrained = 5.4;  // less than the loss of 256 tokens alike likely, log(256)
+constexpr double kUntrained = 5.4;  // a model of bytes begins with log(256)
 
 class AveragingState : public FolderTest {
  protected:

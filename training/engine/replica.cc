@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -31,7 +32,9 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 const Mesh& mesh) {
   check_rounding(options);
-  check_averages(options, mesh.size(Axis::data) < mesh.world().size());
+  const bool is_cut = mesh.size(Axis::data) < mesh.world().size();
+  check_averages(options, is_cut);
+  check_servers(options, mesh.world().size(), is_cut);
   check_cuts(model, mesh.place());
   check_experts(model, options);
   std::vector<int> cut = options.pipeline.cut;
@@ -120,6 +123,7 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
   }
   const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);
+  if (options.sync.has_servers()) return std::make_unique<ParameterServer>(storage, options.sync);
   if (options.sync.has_own_values()) return make_averaging(storage, options.sync, options.seed);
   return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
 }
@@ -130,21 +134,23 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                  const ReplicaOptions& options, const HookFactory& hook)
     : mesh_(std::move(mesh)),
       model_(model),
-      options_(options),
+      options_(with_shards(options)),
       threads_(options.threads),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
       placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
       group_(ranks_along(mesh_, kBatchAxes, placement_)),
       group_rank_(group_.rank()),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
-               storage_options(options, placement_, model, mesh_.place())),
+               storage_options(options_, placement_, model, mesh_.place())),
       synchronizer_(make_synchronizer(model, storage_, options, placement_, hook)),
+      servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
+                                          : nullptr),
       // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch; and
       // it is compared with that of all ranks.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
-              .measures =
-                  mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()}),
+              .measures = mesh_.size(Axis::data) == world().size() &&
+                          synchronizer_->sums_gradients() && !has_servers()}),
       gradients_(mesh_, model, plans_, placement_, synchronizer_->sums_gradients(),
                  runner_options(options.runner, options.storage.dtype, mesh_)),
       updater_(std::move(optimizer), model, storage_, group_,
@@ -153,6 +159,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
+  check_updates(options_, updater_.optimizer());
   gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
@@ -229,6 +236,7 @@ auto Replica::with_places(int64_t step, const Work& work) {
 }
 
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+  if (has_servers()) return run({&batches, 1}, step, {&learning_rate, 1}).front();
   const UseThreads use(threads_);
   return with_places(step, [&] { return take_step(batches, step, learning_rate); });
 }
@@ -272,6 +280,12 @@ std::optional<int> Replica::first_infinite_parameter() const {
   return std::nullopt;
 }
 
+void Replica::be_slow(std::chrono::steady_clock::time_point began) const {
+  if (options_.slowdown <= 1) return;
+  const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - began;
+  std::this_thread::sleep_for(taken * (options_.slowdown - 1));
+}
+
 void Replica::begin_gradients(const std::vector<int64_t>& passes) {
   synchronizer_->begin_step(passes);
   probe_.begin_step(passes);
@@ -283,7 +297,9 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   mean_.reset();
   gradients_.count_experts(batches);
   begin_gradients(gradients_.passes(gradients_.plan(batches.passes)));
+  const auto began = std::chrono::steady_clock::now();
   gradients_.run(batches, counts.front().scales(loss_scale));
+  be_slow(began);
   join_tied_gradients();
   weigh_own_gradients(counts.front());
   synchronizer_->finish_gradients();
@@ -340,7 +356,7 @@ double Replica::update(double learning_rate) {
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
-  const double norm = updater_.update(learning_rate, reducer);
+  const double norm = updater_.update(storage_.owned(), learning_rate, reducer);
   if (!std::isfinite(norm)) return norm;
   synchronizer_->after_update();
   if (synchronizer_->restarts_optimizer()) updater_.restart();
@@ -352,6 +368,9 @@ std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t
   const UseThreads use(threads_);
   if (!plans_.flushed()) {
     return ending_all([&] { return run_unflushed(steps, first, learning_rates); });
+  }
+  if (has_servers()) {
+    return ending_all([&] { return run_with_servers(steps, first, learning_rates); });
   }
   std::vector<StepResult> results;
   for (size_t i = 0; i < steps.size(); ++i) {

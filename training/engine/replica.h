@@ -33,6 +33,7 @@
 #include "training/parallel/data_parallel.h"
 #include "training/parallel/mean_values.h"
 #include "training/parallel/mesh.h"
+#include "training/parallel/servers/parameter_server.h"
 #include "training/parallel/storage.h"
 #include "training/parallel/sync_options.h"
 #include "training/parallel/synchronizer.h"
@@ -54,7 +55,7 @@ struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
   StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
-  SyncOptions sync;  // how ranks keep together: sums of gradients, or averages of values
+  SyncOptions sync;                  // how ranks keep together
   SynchronizerFactory synchronizer;  // none: what the others say
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)
@@ -67,6 +68,9 @@ struct ReplicaOptions {
   // The most micro-batches that a rank has in any step; 0: it is not known. The gradients of one
   // take less memory than the sums of several.
   int64_t passes = 0;
+  // This rank takes so many times as long for its gradients: it sleeps. For experiments with slow
+  // ranks.
+  double slowdown = 1;
 };
 
 struct StepResult : StepLosses {
@@ -109,11 +113,17 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
 // The same for averages of values, where a model may be cut over ranks; for a communication hook,
 // for the scale of what it sums, and for rounding.
 void check_averages(const ReplicaOptions& options, bool cut);
+// The same for parameter servers, on so many ranks.
+void check_servers(const ReplicaOptions& options, int ranks, bool cut);
+void check_updates(const ReplicaOptions& options, const Optimizer& optimizer);
 // The same for what a model's experts need.
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);
+
+// With the storage that servers need: who has a shard's masters serves it.
+ReplicaOptions with_shards(ReplicaOptions options);
 
 // Whether a rank of ZeRO stage 2 or 3 keeps shards of the sums of several micro-batches, which it
 // then sums over ranks one by one. In deterministic mode the sums, and their bits, are those of the
@@ -140,8 +150,9 @@ class Replica {
   // The largest of all ranks' values, after `step`.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
   // Steps from `first` on, each with its learning rate. Schedules that are not flushed change
-  // weights while the next steps' micro-batches are under way, up to the last step's end; others
-  // make one step after the other.
+  // weights while the next steps' micro-batches are under way, up to the last step's end; with
+  // servers ranks wait for each other at the last step's end only; others make one step after the
+  // other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
   // The mean loss over all ranks' micro-batches; `passes` as in StepBatches. Where each rank has
@@ -183,6 +194,9 @@ class Replica {
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
   const Updater& updater() const { return updater_; }
+  // Whether run() takes steps in which ranks do not wait for each other.
+  bool has_servers() const { return servers_ != nullptr; }
+  Staleness staleness() const { return has_servers() ? servers_->staleness() : Staleness(); }
   const StepGradients& gradients() const { return gradients_; }
 
   MemoryReport memory() const;
@@ -227,6 +241,10 @@ class Replica {
   void begin_gradients(const std::vector<int64_t>& passes);
   void join_tied_gradients();
   void visit_own_values(StateVisitor& visitor);
+  class ServedSteps;
+  std::vector<StepResult> run_with_servers(std::span<const StepBatches> steps, int64_t first,
+                                           std::span<const double> learning_rates);
+  void be_slow(std::chrono::steady_clock::time_point began) const;
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
@@ -251,8 +269,9 @@ class Replica {
   // A step's three parts: what ranks tell each other of gradients and values; gradients; new
   // values.
   std::unique_ptr<Synchronizer> synchronizer_;
-  GradientProbe probe_;            // around it
-  std::optional<int> overweight_;  // the parameter whose gradient a weight made infinite
+  ParameterServer* servers_ = nullptr;  // it, where it is one
+  GradientProbe probe_;                 // around it
+  std::optional<int> overweight_;       // the parameter whose gradient a weight made infinite
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;

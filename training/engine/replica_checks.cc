@@ -40,6 +40,12 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
 }
 
 void check_experts(Model& model, const ReplicaOptions& options) {
+  if (options.sync.has_servers() && model.expert_load() != nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(text_of(options.sync), " does not go with a model of experts"),
+                {.cause = "its router's loss and bias follow from all ranks' tokens in each step",
+                 .remedy = "leave out --sync, or take a dense model"});
+  }
   const bool flushed =
       pipeline::schedule_named(options.pipeline.schedule).updates == pipeline::Updates::flushed;
   if (flushed || model.expert_load() == nullptr || !model.expert_load()->is_needed()) return;
@@ -79,6 +85,49 @@ void check_averages(const ReplicaOptions& options, bool cut) {
   }
 }
 
+void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
+  const SyncOptions& sync = options.sync;
+  if (!sync.has_servers()) return;
+  const auto refuse = [&](bool found, const std::string& what, std::string_view cause,
+                          std::string_view remedy) {
+    if (!found) return;
+    throw Error(ErrorCode::invalid_argument, cat(text_of(sync), " does not go with ", what),
+                {.cause = std::string(cause), .remedy = cat("leave out --sync, or ", remedy)});
+  };
+  refuse(sync.servers >= ranks, cat(ranks, ranks == 1 ? " rank" : " ranks"),
+         "the last ranks serve only, and no rank is left to compute",
+         cat("give more ranks than ", sync.servers));
+  refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage),
+         "servers have the optimizer's state already, cut over them", "--zero");
+  refuse(cut, "a model that is cut over ranks", "a worker computes with the whole model",
+         "--pp, --tp, --cp and --ep");
+  refuse(options.stochastic_rounding, "parameters in bf16 without masters",
+         "servers update masters in f32", "--stochastic-rounding");
+  refuse(options.loss_scaling.has_value(), "loss scaling",
+         "an overflow on one worker would have to be known to all", "train in f32 or bf16");
+  refuse(options.storage.backend != nullptr, "parameters in a GPU's memory",
+         "servers update in the host's memory", "train on the CPU");
+  refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
+         "both would say when values change", "the synchronizer");
+}
+
+void check_updates(const ReplicaOptions& options, const Optimizer& optimizer) {
+  if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat(text_of(options.sync), " does not go with this optimizer"),
+              {.cause = "it needs norms of whole parameters, and servers update their shards at "
+                        "different times",
+               .remedy = "take sgd, adam or adamw, or --sync ps or ssp:BOUND"});
+}
+
+ReplicaOptions with_shards(ReplicaOptions options) {
+  if (!options.sync.has_servers()) return options;
+  options.storage.stage = 1;
+  options.storage.owners = options.sync.servers;
+  options.storage.masters_apart = true;
+  return options;
+}
+
 void check_cuts(Model& model, const MeshPlace& place) {
   for (const ParameterSpec& spec : model.parameters().specs()) {
     if (spec.placement.is_whole() || spec.mesh == place) continue;
@@ -116,10 +165,10 @@ void check_compression(const ReplicaOptions& options, const pipeline::Placement&
                 {.cause = "what ranks tell each other is its affair",
                  .remedy = "leave the compression out, or the synchronizer"});
   }
-  if (options.sync.has_own_values()) {
+  if (options.sync.kind != SyncKind::allreduce) {
     throw Error(ErrorCode::invalid_argument,
                 "gradients that are not summed over ranks cannot be compressed",
-                {.cause = cat("with ", text_of(options.sync), " each rank keeps its own"),
+                {.cause = cat("with ", text_of(options.sync), " no all-reduce takes them"),
                  .remedy = "leave out --compression or --sync"});
   }
   if (!placement.has_shared_across) return;

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/optimizers/exact_sum.h"
 #include "training/parallel/rank_reducer.h"
 
 namespace tutti::training {
@@ -147,19 +146,39 @@ void StepGradients::run_forward(std::span<const MicroBatch> own, int64_t passes,
   executor_.run(plan, stage_);
 }
 
+size_t StepGradients::sums_of_a_step() const {
+  return pipeline::first_named_sum + stage_.named_losses().size();
+}
+
+void StepGradients::add_found(size_t step, LossSums& sums) const {
+  sums.resize(sums_of_a_step());
+  if (!tells()) return;
+  for (const std::vector<double>& found : stage_.found(step * micro_batches_, micro_batches_)) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i].add(found[i]);
+  }
+}
+
+std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
+                                             std::span<double> more) {
+  std::vector<LossSums> own(std::max<size_t>(1, counts.size()));
+  for (size_t step = 0; step < own.size(); ++step) add_found(step, own[step]);
+  return share(counts, own, more);
+}
+
 // In the one message that every step takes: all must know together whether the step was sound. The
 // sums are exact, and so the same for any layout.
 std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
+                                             std::span<const LossSums> own,
                                              std::span<double> more) {
-  std::vector<StepLosses> steps(std::max<size_t>(1, counts.size()));
-  const size_t of_a_step = pipeline::first_named_sum + stage_.named_losses().size();
-  std::vector<ExactSum> sums(steps.size() * of_a_step + more.size());
-  for (size_t step = 0; step < steps.size() && tells(); ++step) {
-    for (const std::vector<double>& found : stage_.found(step * micro_batches_, micro_batches_)) {
-      for (size_t i = 0; i < of_a_step; ++i) sums[step * of_a_step + i].add(found[i]);
-    }
+  std::vector<StepLosses> steps(own.size());
+  const size_t of_a_step = sums_of_a_step();
+  std::vector<ExactSum> sums;
+  for (const LossSums& step : own) {
+    sums.insert(sums.end(), step.begin(), step.end());
+    sums.resize(sums.size() + of_a_step - step.size());
   }
-  const size_t first_of_more = sums.size() - more.size();
+  const size_t first_of_more = sums.size();
+  sums.resize(first_of_more + more.size());
   for (size_t i = 0; i < more.size(); ++i) sums[first_of_more + i].add(more[i]);
   RankReducer everyone(mesh_.world(), true);
   sum_over_owners(sums, everyone);

@@ -12,6 +12,7 @@
 
 #include "collectives/communicator.h"
 #include "training/core/model.h"
+#include "training/optimizers/exact_sum.h"
 #include "training/parallel/mesh.h"
 #include "training/pipeline/executor.h"
 #include "training/pipeline/model_stage.h"
@@ -37,6 +38,9 @@ struct StepBatches {
   // Asked when this rank's gradients are there: whether it wants to tell all ranks something
   // (StepResult::signs).
   std::function<bool()> sign;
+  // Of another rank's part: where ranks take parts of steps one after the other. What it returns
+  // lasts until the next call.
+  std::function<std::span<const MicroBatch>(int part)> of_part;
 };
 
 // What the micro-batches of one rank, or of all, have that counts.
@@ -106,6 +110,13 @@ class StepGradients {
   // What the losses of the run's steps are on all ranks (with an empty `counts`: of what was
   // evaluated). Each of `more` becomes the sum of all ranks'.
   std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<double> more);
+  // The same of steps that this rank has taken in parts, one run each: by step, what add_losses()
+  // has added after these runs.
+  using LossSums = std::vector<ExactSum>;
+  std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<const LossSums> own,
+                                std::span<double> more);
+  // Adds those of the last run, which was of one step; empty sums are none yet.
+  void add_losses(LossSums& sums) const { add_found(0, sums); }
 
   std::chrono::nanoseconds waited() const { return executor_.waited(); }
   int64_t bytes_sent() const { return executor_.bytes_sent(); }
@@ -114,6 +125,8 @@ class StepGradients {
   PipelineReport report();
 
  private:
+  size_t sums_of_a_step() const;
+  void add_found(size_t step, LossSums& sums) const;
   void run_forward(std::span<const MicroBatch> own, int64_t passes, pipeline::StageMode mode);
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   // True if this rank's losses enter the step's sums: ranks along the other axes hold copies of

@@ -4,15 +4,26 @@
 #include <cmath>
 #include <utility>
 
+#include "base/error.h"
 #include "training/optimizers/gradient_norm.h"
 
 namespace tutti::training {
+namespace {
+
+class NoNorms : public NormReducer {
+ public:
+  void sum(std::span<int64_t>) override {
+    throw Error(ErrorCode::internal, "owners that update by themselves have no norms in common");
+  }
+};
+
+}  // namespace
 
 Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model,
                  const ParameterStorage& storage, Communicator& group,
                  const UpdaterOptions& options)
     : optimizer_(std::move(optimizer)), model_(model), storage_(storage), options_(options) {
-  const auto owned = static_cast<size_t>(storage.layout().owned_size);
+  const auto owned = static_cast<size_t>(storage.owned_elements());
   for (size_t i = 0; i < optimizer_->state_names().size(); ++i) {
     states_.push_back(group.allocate<float>(owned));
   }
@@ -22,12 +33,19 @@ Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model,
   if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
 }
 
-double Updater::update(double learning_rate, NormReducer& reducer) {
-  const double norm = gradient_norm(storage_.owned(), reducer) / loss_scale();
+double Updater::update(std::span<const OwnedPiece> pieces, double learning_rate,
+                       NormReducer& reducer) {
+  const double norm = gradient_norm(pieces, reducer) / loss_scale();
   if (!std::isfinite(norm)) return norm;
   const double clipped = options_.clip ? clip_factor(norm, *options_.clip) : 1;
-  step(learning_rate, clipped / loss_scale(), reducer);
+  step(pieces, learning_rate, clipped / loss_scale(), reducer);
   return norm;
+}
+
+void Updater::update_elements(std::span<const OwnedPiece> pieces, double learning_rate,
+                              double factor) {
+  NoNorms none;
+  step(pieces, learning_rate, factor, none);
 }
 
 ExactSum Updater::update_unseen(double learning_rate, NormReducer& reducer) {
@@ -35,16 +53,17 @@ ExactSum Updater::update_unseen(double learning_rate, NormReducer& reducer) {
   for (const OwnedPiece& piece : storage_.owned()) {
     if (!piece.copy) add_squares(piece.gradient, squares);
   }
-  step(learning_rate, 1, reducer);
+  step(storage_.owned(), learning_rate, 1, reducer);
   return squares;
 }
 
-void Updater::step(double learning_rate, double gradient_factor, NormReducer& reducer) {
+void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
+                   NormReducer& reducer) {
   std::vector<std::span<float>> states;
   for (const Memory<float>& state : states_) {
-    states.emplace_back(state.get(), static_cast<size_t>(storage_.layout().owned_size));
+    states.emplace_back(state.get(), static_cast<size_t>(storage_.owned_elements()));
   }
-  optimizer_->step(storage_.owned(), states,
+  optimizer_->step(pieces, states,
                    {.step = ++updates_,
                     .learning_rate = learning_rate,
                     .gradient_factor = gradient_factor,

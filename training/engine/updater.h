@@ -39,8 +39,12 @@ class Updater {
   // What the next step's loss is multiplied by.
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
   // Updates once, and returns the norm of the gradients of all that the reducer reaches, unscaled.
-  // One that is not finite: nothing is updated.
-  double update(double learning_rate, NormReducer& reducer);
+  // One that is not finite: nothing is updated. `pieces` are the storage's owned ones, which may
+  // have other gradients.
+  double update(std::span<const OwnedPiece> pieces, double learning_rate, NormReducer& reducer);
+  // The same by gradients times a factor, without asking for a norm: of an optimizer that is
+  // elementwise.
+  void update_elements(std::span<const OwnedPiece> pieces, double learning_rate, double factor);
   // Updates without asking for a norm. Returns the sum of the squares of this rank's gradients that
   // count.
   ExactSum update_unseen(double learning_rate, NormReducer& reducer);
@@ -53,6 +57,8 @@ class Updater {
 
   // How many updates were made: steps without those that were skipped.
   int64_t updates() const { return updates_; }
+  void set_updates(int64_t updates) { updates_ = updates; }  // that other ranks made
+  const Optimizer& optimizer() const { return *optimizer_; }
   const std::optional<LossScaler>& scaler() const { return scaler_; }
   // "optimizer.m" ...
   std::vector<std::string> kinds() const;
@@ -62,7 +68,8 @@ class Updater {
   void visit_state(StateVisitor& visitor);
 
  private:
-  void step(double learning_rate, double gradient_factor, NormReducer& reducer);
+  void step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
+            NormReducer& reducer);
 
   std::unique_ptr<Optimizer> optimizer_;
   Model& model_;

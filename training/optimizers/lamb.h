@@ -25,6 +25,7 @@ class Lamb : public Optimizer {
   // Throws Error(invalid_argument) for options out of range.
   explicit Lamb(const LambOptions& options = {});
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  bool is_elementwise() const override { return false; }
 
  private:
   void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,

@@ -25,6 +25,7 @@ class Lars : public Optimizer {
   // Throws Error(invalid_argument) for options out of range.
   explicit Lars(const LarsOptions& options = {});
   std::vector<std::string> state_names() const override { return {"momentum"}; }
+  bool is_elementwise() const override { return false; }
 
  private:
   void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,

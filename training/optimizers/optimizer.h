@@ -58,6 +58,12 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // As PyTorch calls them; two at most.
   virtual std::vector<std::string> state_names() const = 0;
+  // Whether an element's update needs nothing of others: then owners may update at different times,
+  // without a word to each other.
+  virtual bool is_elementwise() const { return true; }
+  // Whether an update is the gradient times the learning rate, and what earlier ones left: sums of
+  // updates by parts of a gradient are then the update by all of it.
+  virtual bool adds_gradients() const { return false; }
   // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, Muon
   // `options.matrices` twice: collective calls. Throws Error(invalid_argument) before anything has
   // changed if sizes or types do not fit together.

@@ -24,6 +24,7 @@ class Sgd : public Optimizer {
   // Throws Error(invalid_argument) for options out of range.
   explicit Sgd(const SgdOptions& options = {});
   std::vector<std::string> state_names() const override;
+  bool adds_gradients() const override { return true; }
 
  private:
   void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,

@@ -22,12 +22,17 @@ void check(const StorageOptions& options) {
   }
 }
 
+int owners_among(const Communicator& ranks, const StorageOptions& options) {
+  if (options.stage == 0) return 1;
+  return options.owners == 0 ? ranks.size() : options.owners;
+}
+
 Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
                   const StorageOptions& options) {
   check(options);
   std::vector<int> owners;
   for (const Communicator& ranks : groups.ranks) {
-    owners.push_back(options.stage == 0 ? 1 : ranks.size());
+    owners.push_back(owners_among(ranks, options));
   }
   return make_layout(table.specs(), {.ranks = std::move(owners),
                                      .bucket_elements = options.bucket_elements,
@@ -52,12 +57,13 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
       layout_(layout_for(groups_, table, options)),
       pool_(communicator_, options.backend) {
   for (const Communicator& ranks : groups_.ranks) {
-    owners_.push_back(options.stage == 0 ? 0 : ranks.rank());
+    const int first = ranks.size() - owners_among(ranks, options);
+    owners_.push_back(options.stage == 0 ? 0 : ranks.rank() - first);
   }
   place(values_, value_memory_, options_.dtype, whole_values());
   place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
   if (!own_masters() && options_.masters) {
-    masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size));
+    masters_ = communicator_.allocate<float>(static_cast<size_t>(owned_elements()));
   }
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     show_values(b);
@@ -81,7 +87,7 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
     if (whole) {
       const Tensor all = row(memory.get() + static_cast<size_t>(bucket.offset) * size_of(dtype),
                              dtype, bucket.size);
-      places.push_back({all, part(all, owners_[at(bucket.group)] * shard, shard)});
+      places.push_back({all, owns() ? part_of(b, all, owners_[at(bucket.group)]) : Tensor()});
     } else {
       const auto offset = static_cast<size_t>(bucket.owned_offset) * size_of(dtype);
       places.push_back({{}, row(memory.get() + offset, dtype, shard)});
@@ -89,10 +95,15 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
   }
 }
 
+int ParameterStorage::owner_count() const { return owners_among(groups_.ranks.front(), options_); }
+
+Tensor ParameterStorage::part_of(int bucket, Tensor whole, int owner) const {
+  const int64_t shard = layout_.buckets[at(bucket)].shard_size();
+  return part(whole, owner * shard, shard);
+}
+
 Tensor ParameterStorage::own_part_of_gradients(int bucket) const {
-  const Bucket& layout = layout_.buckets[at(bucket)];
-  const int64_t shard = layout.shard_size();
-  return part(gradients(bucket), owners_[at(layout.group)] * shard, shard);
+  return part_of(bucket, gradients(bucket), owners_[at(layout_.buckets[at(bucket)].group)]);
 }
 
 // Where a parameter lies in its whole bucket; nowhere, if that is not there.
@@ -229,6 +240,7 @@ void ParameterStorage::zero_gradients() {
 }
 
 void ParameterStorage::make_owned() {
+  if (!owns()) return;
   for (const Piece& piece : layout_.pieces(owners_)) {
     const int64_t in_shard = piece.owned_offset - layout_.buckets[at(piece.bucket)].owned_offset;
     const Tensor value = part(own_values(piece.bucket), in_shard, piece.count);
@@ -257,7 +269,7 @@ StorageBytes ParameterStorage::bytes() const {
   const auto add = [&](int64_t& kind, bool whole, DType dtype) {
     const auto element = static_cast<int64_t>(size_of(dtype));
     kind = (whole ? used : owned) * element;
-    bytes.padding += ((whole ? layout_.size - used : layout_.owned_size - owned)) * element;
+    bytes.padding += (whole ? layout_.size - used : owned_elements() - owned) * element;
   };
   add(bytes.parameters, whole_values(), options_.dtype);
   add(bytes.gradients, whole_gradients(), gradient_type());

@@ -54,6 +54,11 @@ struct StorageOptions {
   // Whose memory values and gradients are in; null: the host's. The optimizer works in the host's:
   // elsewhere values have masters in f32, too.
   const Backend* backend = nullptr;
+  // Stages 1 to 3: the last ranks, which share out what is sharded; the others own nothing. 0: all
+  // ranks do.
+  int owners = 0;
+  // Values in f32 have masters too: they are updated while the values are computed with.
+  bool masters_apart = false;
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
@@ -85,6 +90,16 @@ class ParameterStorage {
     return groups_.ranks[at(layout_.buckets[at(bucket)].group)];
   }
   const StorageOptions& options() const { return options_; }
+  // The owners of the first group's shards among its ranks: the first one's rank, their number,
+  // and the elements of this rank's arrays, gaps included.
+  int first_owner() const { return groups_.ranks.front().size() - owner_count(); }
+  int owner_count() const;
+  bool owns() const { return owners_.front() >= 0; }
+  int64_t owned_elements() const { return owns() ? layout_.owned_size : 0; }
+  // All masters of this rank, bucket by bucket; none where values are their own.
+  std::span<float> masters() const {
+    return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
+  }
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);
@@ -110,6 +125,8 @@ class ParameterStorage {
   Tensor own_gradients(int bucket) const { return gradients_[at(bucket)].own; }
   // The same part of the bucket's whole gradients, while they are there.
   Tensor own_part_of_gradients(int bucket) const;
+  // An owner's part of a whole bucket.
+  Tensor part_of(int bucket, Tensor whole, int owner) const;
 
   // Bucket memory for what is not whole; gradients are zeroed. Releasing empties the views.
   void acquire_values(int bucket);
@@ -149,7 +166,9 @@ class ParameterStorage {
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
   // Whether the values are what is updated, without masters beside them.
-  bool own_masters() const { return options_.dtype == DType::f32 && options_.backend == nullptr; }
+  bool own_masters() const {
+    return options_.dtype == DType::f32 && options_.backend == nullptr && !options_.masters_apart;
+  }
   Tensor row(std::byte* data, DType dtype, int64_t count) const {
     return tensor_at(data, dtype, 1, count, options_.backend);
   }
@@ -169,7 +188,7 @@ class ParameterStorage {
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
-  std::vector<int> owners_;  // by group: which of a bucket's owners this rank is
+  std::vector<int> owners_;  // by group: which of a bucket's owners this rank is; none: negative
   Memory<std::byte> value_memory_;
   Memory<std::byte> gradient_memory_;
   Memory<float> masters_;

@@ -80,6 +80,10 @@ std::string_view name_of(GossipGraph graph) {
       ->first;
 }
 
+std::string servers_text(const SyncOptions& options) {
+  return options.servers == 0 ? "" : cat(':', options.servers);
+}
+
 void set_diloco(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
   words.count(1, 4,
@@ -92,6 +96,20 @@ void set_diloco(SyncOptions& way, const std::string& text) {
     way.delay = words.number<int64_t>(2, 0, way.every / way.fragments - 1, "the delay");
   }
   if (words.size() > 3) way.own_share = words.number<double>(3, 0, 1, "a rank's own share");
+}
+
+// ps[:S], async[:S], ssp:B[:S]
+void set_servers(SyncOptions& way, const std::string& text) {
+  const Words words(text, ":");
+  const size_t bounds = way.kind == SyncKind::stale ? 1 : 0;
+  words.count(bounds, bounds + 1,
+              bounds == 0 ? cat("give ", text.substr(0, text.find(':')), "[:SERVERS]")
+                          : "give ssp:BOUND[:SERVERS]");
+  constexpr int64_t kMostClocks = 1000;
+  if (bounds == 1) way.bound = words.number<int64_t>(0, 0, kMostClocks, "the bound");
+  if (words.size() > bounds) {
+    way.servers = words.number<int>(bounds, 0, 1'000'000, "the number of servers");
+  }
 }
 
 void set_local(SyncOptions& way, const std::string& text, bool later) {
@@ -137,6 +155,9 @@ SyncOptions averages_every(int64_t updates) {
 int64_t copies_of_values(const SyncOptions& options) {
   switch (options.kind) {
     case SyncKind::allreduce:
+    case SyncKind::server:
+    case SyncKind::stale:
+    case SyncKind::async:
     case SyncKind::local:
       return 0;
     case SyncKind::gossip:
@@ -162,9 +183,16 @@ void set_way(SyncOptions& options, const std::string& text) {
   SyncOptions way{.outer_rate = options.outer_rate,
                   .outer_momentum = options.outer_momentum,
                   .wire = options.wire,
-                  .secure_sums = options.secure_sums};
+                  .secure_sums = options.secure_sums,
+                  .pull_every = options.pull_every,
+                  .damping = options.damping,
+                  .record = options.record,
+                  .replay = options.replay};
   if (name == "allreduce") {
     Words(text, ",").count(0, 0, "give allreduce alone");
+  } else if (name == "ps" || name == "ssp" || name == "async") {
+    way.kind = name == "ps" ? SyncKind::server : name == "ssp" ? SyncKind::stale : SyncKind::async;
+    set_servers(way, text);
   } else if (name == "local" || name == "post-local") {
     way.kind = SyncKind::local;
     set_local(way, text, name == "post-local");
@@ -191,8 +219,9 @@ void set_way(SyncOptions& options, const std::string& text) {
     set_federated(way, text);
   } else {
     refuse(text, "there is no such way",
-           "give allreduce, local:K, post-local:K@STEP, diloco:H, gossip:ring, gossip:exp, "
-           "gossip:random, gossip:complete, sgp, easgd:K, fedavg:K, fedprox:K,MU or fedadam:K");
+           "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
+           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, easgd:K, fedavg:K, "
+           "fedprox:K,MU or fedadam:K");
   }
   options = way;
 }
@@ -201,6 +230,12 @@ std::string text_of(const SyncOptions& options) {
   switch (options.kind) {
     case SyncKind::allreduce:
       return "allreduce";
+    case SyncKind::server:
+      return cat("ps", servers_text(options));
+    case SyncKind::stale:
+      return cat("ssp:", options.bound, servers_text(options));
+    case SyncKind::async:
+      return cat("async", servers_text(options));
     case SyncKind::local:
       if (options.local_after == 0) return cat("local:", options.every);
       return cat("post-local:", options.every, '@', options.local_after);

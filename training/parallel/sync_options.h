@@ -1,6 +1,6 @@
 // How ranks that train one model keep together (`--sync WAY`): by sums of gradients, in which all
-// wait for all in each step; or with values of their own, which they average now and then, or with
-// some of the others (averaging/).
+// wait for all in each step; by servers, which have the values and update them (servers/); or with
+// values of their own, which they average now and then, or with some of the others (averaging/).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,21 @@
 
 namespace tutti::training {
 
-enum class SyncKind { allreduce, local, diloco, gossip, push_sum, easgd, fedavg, fedprox, fedadam };
+// Checkpoints have the numbers.
+enum class SyncKind {
+  allreduce,
+  local,
+  diloco,
+  gossip,
+  push_sum,
+  easgd,
+  fedavg,
+  fedprox,
+  fedadam,
+  server,
+  stale,
+  async
+};
 
 // The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
 enum class GossipGraph { ring, exponential, random, complete };
@@ -41,8 +55,21 @@ struct SyncOptions {
   double proximity = 0;
   bool secure_sums = false;
 
+  // server, stale, async: the last ranks, which serve only; 0: each rank computes and serves.
+  int servers = 0;
+  int64_t bound = 0;       // stale: clocks that values may be behind
+  int64_t pull_every = 1;  // async: gradients that a worker sends between two reads of the values
+  bool damping = false;    // async: the learning rate is divided by 1 + staleness
+
+  std::string record;  // a file for the order of the servers' updates (servers/update_order.h)
+  std::string replay;  // such a file, whose order is kept
+
+  // True where servers have the values, and tell the ranks that compute.
+  bool has_servers() const {
+    return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;
+  }
   // True where each rank has values of its own.
-  bool has_own_values() const { return kind != SyncKind::allreduce; }
+  bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }
   // True where ranks are clients that train in rounds (averaging/federated.h).
   bool is_federated() const {
     return kind == SyncKind::fedavg || kind == SyncKind::fedprox || kind == SyncKind::fedadam;
@@ -55,9 +82,9 @@ SyncOptions averages_every(int64_t updates);
 // Copies of all values, in f32, that a rank holds for its exchanges.
 int64_t copies_of_values(const SyncOptions& options);
 
-// Reads a text: allreduce, local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
-// gossip:GRAPH, sgp[:GRAPH], easgd:K[,ALPHA], fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION],
-// fedadam:K[,FRACTION]. The outer rate, momentum and format and secure sums stay. Throws
+// Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP,
+// diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], easgd:K[,ALPHA], fedavg:K[,FRACTION],
+// fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. What is not in such a text stays. Throws
 // Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.

@@ -81,7 +81,9 @@ ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
 
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {
   const std::string& schedule = options.replica.pipeline.schedule;
-  if (pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed) return step;
+  const bool flushes_each =
+      pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed;
+  if (flushes_each && !options.replica.sync.has_servers()) return step;
   // What is learned of steps is learned at a flush, and their data are in memory until then.
   constexpr uint64_t kMostSteps = 1024;
   const uint64_t flush_every =

@@ -47,10 +47,12 @@ std::vector<const DataSet*> views(const std::vector<std::unique_ptr<const DataSe
   return views;
 }
 
-// Of a step's micro-batches the rank's; one of weight 0 where it has none.
+// Of a step's micro-batches a rank's; one of weight 0 where it has none.
 template <typename Fill>
-std::vector<Batch> own_batches(uint64_t count, const FeedOptions& options, const Fill& fill) {
-  const Share own = even_share(static_cast<int64_t>(count), options.rank, options.ranks);
+std::vector<Batch> batches_of(int rank, uint64_t count, const FeedOptions& options,
+                              const Fill& fill) {
+  const Share own =
+      rank < options.ranks ? even_share(static_cast<int64_t>(count), rank, options.ranks) : Share();
   std::vector<Batch> batches;
   for (int64_t index = own.first; index < own.first + own.count; ++index) {
     fill(static_cast<uint64_t>(index), batches.emplace_back());
@@ -91,8 +93,8 @@ uint64_t Feed::passes() const {
 
 std::vector<double> Feed::epochs(uint64_t steps) const {
   const uint64_t samples = std::min(steps * options_.batch, options_.samples);
-  const uint64_t own = samples / options_.batch * own_part(options_.batch).count +
-                       own_part(samples % options_.batch).count;
+  const uint64_t own = samples / options_.batch * range_of(options_.rank, options_.batch).count +
+                       range_of(options_.rank, samples % options_.batch).count;
   const std::vector<uint64_t> taken = sampler_.taken(clients_.empty() ? samples : own);
   std::vector<double> epochs;
   for (size_t i = 0; i < sets_.size(); ++i) {
@@ -102,14 +104,14 @@ std::vector<double> Feed::epochs(uint64_t steps) const {
 }
 
 std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
-  return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
-                                            steps(), options_.workers,
-                                            std::max(options_.workers, kFewestStepsAhead));
+  return std::make_unique<Loader<StepFeed>>(
+      [this](uint64_t step) { return part(step, options_.rank); }, from, steps(), options_.workers,
+      std::max(options_.workers, kFewestStepsAhead));
 }
 
-Feed::Part Feed::own_part(uint64_t samples) const {
+Feed::Range Feed::range_of(int rank, uint64_t samples) const {
   const auto count = static_cast<int64_t>(divide_up(samples, options_.micro_batch));
-  const Share own = even_share(count, options_.rank, options_.ranks);
+  const Share own = even_share(count, rank, options_.ranks);
   const auto sample_at = [&](int64_t micro_batch) {
     return std::min(static_cast<uint64_t>(micro_batch) * options_.micro_batch, samples);
   };
@@ -117,14 +119,14 @@ Feed::Part Feed::own_part(uint64_t samples) const {
   return {first, sample_at(own.first + own.count) - first};
 }
 
-StepFeed Feed::make(uint64_t step) const {
+StepFeed Feed::part(uint64_t step, int rank) const {
   const uint64_t first = step * options_.batch;
   const uint64_t end = std::min(first + options_.batch, options_.samples);
   const uint64_t count = divide_up(end - first, options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
   // A client counts its own samples, all that it took in the steps before and then its part.
-  const uint64_t before = step * own_part(options_.batch).count;
-  const uint64_t part = end - first - own_part(end - first).first;
+  const uint64_t before = step * range_of(rank, options_.batch).count;
+  const uint64_t part = end - first - range_of(rank, end - first).first;
   const auto number_of = [&](uint64_t index) {
     return clients_.empty() ? index : before + (index - first + part) % (end - first);
   };
@@ -136,7 +138,7 @@ StepFeed Feed::make(uint64_t step) const {
       sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
     }
   };
-  return {.own = own_batches(count, options_, fill),
+  return {.own = batches_of(rank, count, options_, fill),
           .passes = divide_up(count, ranks),
           .samples = end - first};
 }
@@ -163,7 +165,7 @@ StepFeed Feed::validation(uint64_t max_samples) const {
       sets_[chosen[i].first]->add_validation(chosen[i].second, batch);
     }
   };
-  return {.own = own_batches(count, options_, fill),
+  return {.own = batches_of(options_.rank, count, options_, fill),
           .passes = divide_up(count, ranks),
           .samples = chosen.size()};
 }

@@ -25,7 +25,7 @@ struct FeedOptions {
   uint64_t micro_batch = 8;  // samples of one forward and backward pass
   uint64_t samples = 0;      // of the whole run: the last step may be smaller
   uint64_t seed = 1;
-  int rank = 0;
+  int rank = 0;  // from `ranks` on: one that computes nothing
   int ranks = 1;
   // Those that share each sample's tokens, and how many tokens each sees at most (0: all).
   int token_rank = 0;
@@ -56,17 +56,18 @@ class Feed {
   std::vector<double> epochs(uint64_t steps) const;
   // Steps [from, steps()) in order, made in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
+  // What the rank of that number computes in a step, which is counted from 0.
+  StepFeed part(uint64_t step, int rank) const;
   // Evenly spread over what is held out, at most max_samples; this rank's part of them.
   StepFeed validation(uint64_t max_samples) const;
 
  private:
-  // This rank's part of a step of so many samples: the first one and how many.
-  struct Part {
+  // A rank's part of a step of so many samples.
+  struct Range {
     uint64_t first = 0;
     uint64_t count = 0;
   };
-  Part own_part(uint64_t samples) const;
-  StepFeed make(uint64_t step) const;
+  Range range_of(int rank, uint64_t samples) const;
 
   std::vector<std::unique_ptr<const DataSet>> clients_;  // this client's part of each data set
   std::vector<const DataSet*> sets_;

@@ -71,6 +71,9 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   if (!is_diloco) {
     for (const char* name : {"outer-momentum", "outer-wire"}) settings.erase(name);
   }
+  if (!settings.at("sync").get<std::string>().starts_with("async")) {
+    for (const char* name : {"pull-every", "damping"}) settings.erase(name);
+  }
 }
 
 }  // namespace

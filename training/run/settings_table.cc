@@ -152,8 +152,12 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
       .add(
           "training.sync", Field::Type::text, [&sync]() -> Json { return text_of(sync); },
           [&sync](const Json& value) { set_way(sync, value); },
-          "how ranks keep together. allreduce: they sum gradients in each step. Else each rank "
-          "updates values of its own: local:K averages all values every K steps (local SGD), "
+          "how ranks keep together. allreduce: they sum gradients in each step. Parameter servers "
+          "have the values, and update them: ps once all workers have sent a step's gradients; "
+          "ssp:B too, while workers compute with values that are up to B steps behind; async by "
+          "each worker's gradients alone; with :S behind it the last S ranks serve only, else each "
+          "rank computes and serves a part. Else each rank updates values of its own: local:K "
+          "averages all values every K steps (local SGD), "
           "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
           "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
           "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
@@ -170,6 +174,24 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
   schema.add("training.outer_momentum", sync.outer_momentum, "diloco: its Nesterov momentum")
       .between(0, 1)
       .show_default();
+  schema
+      .add("training.pull_every", sync.pull_every,
+           "async: gradients that a worker sends between two reads of the values")
+      .between(1, kMostOfAnything)
+      .show_default();
+  schema.add("training.damping", sync.damping,
+             "async: divide an update's learning rate by 1 + the updates that its worker had not "
+             "seen");
+  schema
+      .add("training.record", sync.record,
+           "write the order in which servers applied what workers sent (ps, ssp, async)")
+      .value_name("FILE")
+      .role(kOnce);
+  schema
+      .add("training.replay", sync.replay,
+           "keep the order that --record has written: the run has the same bits again")
+      .value_name("FILE")
+      .role(kOnce);
   std::vector<std::pair<std::string, WireFormat>> formats;
   for (const WireFormat format : kAllWireFormats) formats.emplace_back(name(format), format);
   schema
@@ -297,9 +319,11 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "chunks of the model on each rank (default: interleaved 2)")
       .between(1, 1024);
   schema
-      .add("parallel.flush_every", options.flush_every,
-           "pipedream and pipedream-2bw: steps between pipeline flushes (losses are reported at a "
-           "flush); 0: at checkpoints and validation, and after 1024 steps")
+      .add(
+          "parallel.flush_every", options.flush_every,
+          "pipedream and pipedream-2bw: steps between pipeline flushes; ps, ssp and async: between "
+          "meetings of all ranks; losses are reported then. 0: at checkpoints and validation, and "
+          "after 1024 steps")
       .between(0, 1024)
       .show_default();
   describe_cut(schema, options);
@@ -313,6 +337,10 @@ void describe_layout(Schema& schema, TrainOptions& options) {
       .add("parallel.overlap", replica.data_parallel.overlap,
            "do not overlap gradient all-reduce with backward")
       .flag("--no-overlap", false);
+  schema
+      .add("parallel.straggler", options.straggler,
+           "make a rank slow, for experiments: rank 3 takes 4 times as long for its gradients")
+      .value_name("3:x4");
 }
 
 void describe_output(Schema& schema, TrainOptions& options) {

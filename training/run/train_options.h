@@ -46,8 +46,9 @@ struct TrainOptions {
   // None: it is computed as a whole.
   std::optional<int64_t> cut_slices;
 
-  // Steps between flushes, with a schedule that is not flushed at each step; before validation and
-  // checkpoints it is as well, and after 1024 steps. 0: then only.
+  // Steps between flushes, with a schedule that is not flushed at each step; with servers between
+  // meetings of all ranks. There is one before validation and checkpoints as well, and after 1024
+  // steps. 0: then only.
   uint64_t flush_every = 16;
 
   uint64_t validate_every = 0;  // steps; 0: at the end only
@@ -71,8 +72,9 @@ struct TrainOptions {
   // These ranks as the directory's writer, after others; empty: a start of its own
   // (checkpoint/fence.h).
   WriterHistory writers;
-  std::string initial;  // a safetensors file with parameters to start from
-  std::string trace;    // a file for Chrome's trace format
+  std::string initial;    // a safetensors file with parameters to start from
+  std::string trace;      // a file for Chrome's trace format
+  std::string straggler;  // stragglers.h
   // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a
   // signal's number). Then all ranks stop after that step, and save it. On all ranks, or on none.
   // With `copies`: Departure.

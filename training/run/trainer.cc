@@ -17,6 +17,7 @@
 #include "training/run/run_origin.h"
 #include "training/run/run_saver.h"
 #include "training/run/snapshot.h"
+#include "training/run/stragglers.h"
 
 namespace tutti::training {
 namespace {
@@ -59,18 +60,20 @@ class Trainer::Loop {
         configuration_(std::move(configuration)),
         world_(mesh.world()),
         origin_(world_, options_, configuration_),
-        feed_(data, {.batch = options.batch,
-                     .micro_batch = options.micro_batch,
-                     .samples = options.samples,
-                     .seed = options.seed,
-                     .rank = mesh.place().number_along(kSampleAxes),
-                     .ranks = mesh.place().ranks_along(kSampleAxes),
-                     .token_rank = mesh.place().number_along(kTokenAxes),
-                     .token_ranks = mesh.place().ranks_along(kTokenAxes),
-                     .window = model.attention_window(),
-                     .workers = options.workers,
-                     .weights = options.data_weights,
-                     .labels_per_client = options.labels_per_client}),
+        feed_(data,
+              {.batch = options.batch,
+               .micro_batch = options.micro_batch,
+               .samples = options.samples,
+               .seed = options.seed,
+               .rank = mesh.place().number_along(kSampleAxes),
+               .ranks =
+                   roles_of(options.replica.sync, mesh.place().ranks_along(kSampleAxes)).workers(),
+               .token_rank = mesh.place().number_along(kTokenAxes),
+               .token_ranks = mesh.place().ranks_along(kTokenAxes),
+               .window = model.attention_window(),
+               .workers = options.workers,
+               .weights = options.data_weights,
+               .labels_per_client = options.labels_per_client}),
         replica_(mesh, model, make_optimizer(options.optimizer),
                  replica_options(options.replica, feed_),
                  [&](const Layout& layout) { return make_hook(options, model, layout); }),
@@ -140,6 +143,8 @@ class Trainer::Loop {
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
   std::optional<StepFeed> next_;  // taken already
+  StepFeed part_;                 // another rank's, taken last
+  std::vector<MicroBatch> part_views_;
   std::exception_ptr why_not_next_;
   uint64_t resumed_at_ = 0;
   uint64_t done_ = 0;             // steps, up to the last flush
@@ -263,6 +268,11 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
     const StepFeed& feed = taken.back();
     own.push_back(views(feed));
     batches.push_back({.own = own.back(), .passes = static_cast<int64_t>(feed.passes)});
+    batches.back().of_part = [this, step](int part) {
+      part_ = feed_.part(step - 1, part);
+      part_views_ = views(part_);
+      return std::span<const MicroBatch>(part_views_);
+    };
     if (options_.stop_requested) {
       batches.back().sign = [this] { return options_.stop_requested() != 0; };
     }
@@ -369,14 +379,24 @@ std::optional<StepReport> Trainer::Loop::next() {
 }
 
 std::vector<RankReport> Trainer::Loop::reports_of_ranks() {
-  constexpr size_t kNumbers = 3;
-  const std::array<double, kNumbers> own = {static_cast<double>(done_ - resumed_at_),
-                                            seconds(waited_), replica_.bytes_sent()};
+  constexpr size_t kNumbers = 6;
+  const Staleness stale = replica_.staleness();
+  const bool is_worker = stale.pushes > 0;
+  const std::array<double, kNumbers> own = {
+      static_cast<double>(replica_.has_servers() ? stale.pushes
+                                                 : static_cast<int64_t>(done_ - resumed_at_)),
+      seconds(waited_),
+      replica_.bytes_sent(),
+      is_worker ? 1.0 : 0.0,
+      static_cast<double>(stale.largest),
+      stale.mean()};
   std::vector<double> all(kNumbers * static_cast<size_t>(world_.size()));
   world_.all_gather({own.data(), own.size(), DType::f64}, {all.data(), all.size(), DType::f64});
   std::vector<RankReport> reports;
   for (size_t i = 0; i < all.size(); i += kNumbers) {
-    reports.push_back({static_cast<uint64_t>(all[i]), all[i + 1], all[i + 2]});
+    reports.push_back({static_cast<uint64_t>(all[i]), all[i + 1], all[i + 2], std::nullopt});
+    if (all[i + 3] == 0) continue;
+    reports.back().staleness = {static_cast<int64_t>(all[i + 4]), all[i + 5]};
   }
   return reports;
 }
@@ -430,6 +450,7 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
   TrainOptions settled = options;
+  settled.replica.slowdown = slowdown_of(options.straggler, world.rank());
   if (options.measure_cut) {
     const auto& [schedule, virtual_stages, cut] = options.replica.pipeline;
     const int chunks =

@@ -56,9 +56,15 @@ struct StepReport {
 
 // Since training began here.
 struct RankReport {
-  uint64_t clock = 0;  // steps that the rank has done
+  uint64_t clock = 0;  // steps that the rank has done; async: parts of steps
   double waited_seconds = 0;
   double bytes_sent = 0;
+  // With servers: by how many updates (async), or clocks, a worker's values were behind.
+  struct Staleness {
+    int64_t largest = 0;
+    double mean = 0;
+  };
+  std::optional<Staleness> staleness;
 };
 
 struct TrainResult {

@@ -384,10 +384,13 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
     const std::string& schedule = training.replica.pipeline.schedule;
+    if (training.replica.sync.has_servers()) return true;
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
   const SyncOptions& sync = training.replica.sync;
+  const bool is_async = sync.kind == SyncKind::async;
+  const bool has_servers = sync.has_servers();
   const bool is_diloco = sync.kind == SyncKind::diloco;
   const struct {
     const char* key;
@@ -402,7 +405,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "a --momentum above 0"},
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
-      {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw"},
+      {"parallel.flush_every", is_late,
+       "--schedule pipedream or pipedream-2bw, or --sync ps, ssp:BOUND or async"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
       {"parallel.cp_kind", options.mesh.context > 1, "--cp"},
@@ -417,6 +421,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.outer_momentum", is_diloco, "--sync diloco:H"},
       {"training.outer_wire", is_diloco, "--sync diloco:H"},
       {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
+      {"training.pull_every", is_async, "--sync async"},
+      {"training.damping", is_async, "--sync async"},
+      {"training.record", has_servers, "--sync ps, ssp:BOUND or async"},
+      {"training.replay", has_servers, "--sync ps, ssp:BOUND or async"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},
       {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},

@@ -133,10 +133,15 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
   all["ranks"] = ranks;
   for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const RankReport& report = result.ranks[rank];
-    all["workers"].push_back({{"rank", rank},
-                              {"clock", report.clock},
-                              {"waited_s", report.waited_seconds},
-                              {"bytes_sent", report.bytes_sent}});
+    Json worker = {{"rank", rank},
+                   {"clock", report.clock},
+                   {"waited_s", report.waited_seconds},
+                   {"bytes_sent", report.bytes_sent}};
+    if (report.staleness) {
+      worker["staleness"] = {{"mean", report.staleness->mean},
+                             {"largest", report.staleness->largest}};
+    }
+    all["workers"].push_back(std::move(worker));
   }
   all["resumed_at"] = result.resumed_at;
   all["epochs"] = result.epochs;

@@ -18,6 +18,7 @@
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
+#include "training/run/stragglers.h"
 
 namespace tutti::training {
 namespace {
@@ -173,7 +174,9 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
   const MeshShape& mesh = options.mesh;
-  check_averages(replica, stages * mesh.tensor * mesh.context * mesh.expert > 1);
+  const int others = stages * mesh.tensor * mesh.context * mesh.expert;
+  check_averages(replica, others > 1);
+  check_servers(replica, data_ranks * others, others > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
     check_patterns(options.training.compression_only, model.parameters().specs());
@@ -183,6 +186,13 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
                 {.cause = "one rank times the model alone, whose batch statistics are everybody's",
                  .remedy = "leave one of them out, or give the cut in units"});
   }
+  if (replica.sync.has_servers() && synchronizes(options.model)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--sync ", text_of(replica.sync), " and --sync-bn do not go together"),
+                {.cause = "workers do not wait for each other's batch statistics",
+                 .remedy = "leave one of them out"});
+  }
+  slowdown_of(options.training.straggler, 0);  // it can be read
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
   // Without a flush in between: a step alone is not late, and is made with any micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),

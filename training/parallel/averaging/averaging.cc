@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/reduce_op.h"
+#include "base/text.h"
 #include "training/parallel/averaging/diloco.h"
 #include "training/parallel/averaging/easgd.h"
 #include "training/parallel/averaging/federated.h"
@@ -79,9 +80,12 @@ std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const Sy
     case SyncKind::fedadam:
       return std::make_unique<Federated>(storage, options, seed);
     case SyncKind::allreduce:
+    case SyncKind::server:
+    case SyncKind::stale:
+    case SyncKind::async:
       break;
   }
-  throw Error(ErrorCode::internal, "sums of gradients are no averages of values");
+  throw Error(ErrorCode::internal, cat(text_of(options), " averages no values"));
 }
 
 }  // namespace tutti::training

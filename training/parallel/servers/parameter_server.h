@@ -1,0 +1,97 @@
+// Training through parameter servers: each rank works, serves, or does both (roles.h), for a
+// stretch of steps in which it waits for nobody but the servers' answers. Between two stretches all
+// ranks meet, and have the same values.
+//
+//   rank 0   compute | push, pull | compute | push, pull | ... |
+//   rank 1   compute .......... | push, pull | compute ....... | all have the servers' values
+//   rank 2   serve: update, answer, update, update, answer ... |
+//
+// The shards are those of ZeRO stage 1 (storage.h): who has a shard's masters serves it. A rank
+// that works and serves does the second in a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/parallel/servers/server.h"
+#include "training/parallel/servers/update_order.h"
+#include "training/parallel/servers/worker.h"
+#include "training/parallel/synchronizer.h"
+
+namespace tutti::training {
+
+class ParameterServer : public Synchronizer {
+ public:
+  // `storage`, of stage 1 with masters apart and the owners of `options`, outlives it.
+  // Collective.
+  ParameterServer(ParameterStorage& storage, const SyncOptions& options);
+
+  struct Stretch {
+    int64_t first = 1;              // step
+    std::span<const double> rates;  // learning rates, by step
+    // Computes this rank's gradients, of a part of a step's samples: both counted from 0, steps in
+    // the stretch. Returns what servers multiply them by.
+    std::function<double(int64_t step, int part)> compute;
+    UpdateShard update;
+    bool own_writes = false;  // as in Worker::exchange()
+  };
+  // Returns when all updates of the stretch are made, and this rank has their values. Collective.
+  void run(const Stretch& stretch);
+  // Ends the calls of all ranks.
+  void abort(const std::string& reason);
+
+  const Roles& roles() const { return roles_; }
+  bool works() const { return roles_.works(ranks_.rank()); }
+  bool serves() const { return roles_.serves(ranks_.rank()); }
+  // The ranks that serve, on these; for sums of norms.
+  Communicator& servers() { return servers_; }
+  Staleness staleness() const { return worker_ ? worker_->staleness() : Staleness(); }
+
+  void begin_step(const std::vector<int64_t>& passes) override;
+  void after_backward(int unit) override { storage_.end_micro_batch(unit); }
+  void finish_gradients() override {}
+  void after_update() override {}
+  // The owners' values become everybody's.
+  void publish_values() override;
+
+  int64_t bytes() const override;
+  std::chrono::nanoseconds waited() const override;
+  double bytes_sent() const override;
+  void observe(const Observer& observer) override { observer_ = observer; }
+
+ private:
+  void work(const Stretch& stretch);
+  void work_in_order(const Stretch& stretch);
+  void take_parts(const Stretch& stretch);
+  void exchange(const Push& push, const Stretch& stretch, int64_t step);
+  void serve(const Stretch& stretch, const UpdateOrder* recorded);
+  void serve_beside_work(const Stretch& stretch, const UpdateOrder* recorded);
+  StretchOrder order_of(const Stretch& stretch) const;
+  void begin_files(int64_t first);
+  void record(const Stretch& stretch);
+  void tell_spans();
+
+  ParameterStorage& storage_;
+  SyncOptions options_;
+  Communicator ranks_;
+  Roles roles_;
+  Communicator pushes_;
+  Communicator answers_;
+  Communicator servers_;
+  std::optional<Server> server_;
+  std::optional<Worker> worker_;
+  int64_t next_part_ = 0;
+  bool begun_ = false;
+  std::optional<OrderRecorder> recorder_;  // on the first rank
+  std::optional<RecordedOrder> recorded_;
+  std::chrono::nanoseconds waited_as_server_{0};  // of a rank that does nothing else
+  double bytes_sent_ = 0;
+  Observer observer_;
+};
+
+}  // namespace tutti::training

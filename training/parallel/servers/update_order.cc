@@ -1,0 +1,131 @@
+#include "training/parallel/servers/update_order.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+Json line_of(const StretchOrder& stretch) {
+  Json servers = Json::array();
+  for (const UpdateOrder& order : stretch.servers) {
+    Json pushes = Json::array();
+    for (const AppliedPush& push : order) {
+      pushes.push_back(Json::array({Json(push.worker), Json(push.clock)}));
+    }
+    servers.push_back(std::move(pushes));
+  }
+  return {{"way", stretch.way},
+          {"first", stretch.first},
+          {"last", stretch.last},
+          {"workers", stretch.workers},
+          {"servers", std::move(servers)}};
+}
+
+StretchOrder stretch_in(const Json& line) {
+  StretchOrder stretch{.way = line.at("way"),
+                       .first = line.at("first"),
+                       .last = line.at("last"),
+                       .workers = line.at("workers")};
+  for (const Json& pushes : line.at("servers")) {
+    UpdateOrder& order = stretch.servers.emplace_back();
+    for (const Json& push : pushes) order.push_back({push.at(0), push.at(1)});
+  }
+  return stretch;
+}
+
+std::map<int64_t, StretchOrder> stretches_in(const std::string& text, const std::string& name) {
+  std::map<int64_t, StretchOrder> stretches;
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    try {
+      StretchOrder stretch = stretch_in(Json::parse(line));
+      const int64_t first = stretch.first;
+      stretches[first] = std::move(stretch);
+    } catch (const std::exception& error) {
+      throw Error(ErrorCode::invalid_argument, cat(name, " is no record of updates"),
+                  {.where = cat("line ", number),
+                   .cause = error.what(),
+                   .remedy = "give a file that --record has written"});
+    }
+  }
+  return stretches;
+}
+
+}  // namespace
+
+std::string read_order_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (file) return text.str();
+  throw Error(ErrorCode::system, cat("cannot read ", path),
+              {.where = "--replay", .remedy = "give a file that --record has written"});
+}
+
+OrderRecorder::OrderRecorder(std::string path, int64_t done) : path_(std::move(path)) {
+  std::map<int64_t, StretchOrder> before;
+  if (done > 0 && std::ifstream(path_).good()) before = stretches_in(read_order_file(path_), path_);
+  file_.open(path_, std::ios::binary | std::ios::trunc);
+  if (!file_) refuse();
+  for (const auto& [first, stretch] : before) {
+    if (stretch.last <= done) add(stretch);
+  }
+}
+
+void OrderRecorder::add(const StretchOrder& stretch) {
+  file_ << line_of(stretch).dump() << '\n' << std::flush;
+  if (!file_) refuse();
+}
+
+void OrderRecorder::refuse() const {
+  throw Error(ErrorCode::system, cat("cannot write ", path_),
+              {.where = "--record", .remedy = "name a file in a directory that can be written"});
+}
+
+RecordedOrder::RecordedOrder(const std::string& text, std::string name)
+    : name_(std::move(name)), stretches_(stretches_in(text, name_)) {}
+
+const StretchOrder& RecordedOrder::at(const StretchOrder& wanted) const {
+  const auto refuse = [&](const std::string& cause, const std::string& remedy) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(name_, " does not tell of steps ", wanted.first, " to ", wanted.last, " of this run"),
+        {.where = "--replay", .cause = cause, .remedy = remedy});
+  };
+  const auto found = stretches_.find(wanted.first);
+  if (found == stretches_.end()) {
+    refuse(cat("no stretch of it begins with step ", wanted.first),
+           "give the settings of the recorded run");
+  }
+  const StretchOrder& stretch = found->second;
+  if (stretch.last != wanted.last) {
+    refuse(cat("its stretch ends with step ", stretch.last),
+           "give --flush-every, --validate-every and --checkpoint-every of the recorded run");
+  }
+  if (stretch.way != wanted.way) {
+    refuse(cat("it is of --sync ", stretch.way), cat("give --sync ", stretch.way));
+  }
+  const auto servers = static_cast<int64_t>(stretch.servers.size());
+  if (stretch.workers != wanted.workers || servers != std::ssize(wanted.servers)) {
+    refuse(cat("then there were ", stretch.workers, " workers and ", servers, " servers"),
+           "save the step before, and resume with so many ranks");
+  }
+  for (const UpdateOrder& order : stretch.servers) {
+    const int64_t steps = stretch.last - stretch.first + 1;
+    const bool whole = std::ssize(order) == steps * stretch.workers;
+    const bool known = std::ranges::all_of(order, [&](const AppliedPush& push) {
+      return push.worker >= 0 && push.worker < stretch.workers;
+    });
+    if (!whole || !known) refuse("parts of it are missing", "give the file as it was written");
+  }
+  return stretch;
+}
+
+}  // namespace tutti::training

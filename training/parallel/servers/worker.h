@@ -1,0 +1,71 @@
+// A worker: it sends gradients to all servers, each its shard, and computes with the values that
+// these answer.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/parallel/servers/messages.h"
+#include "training/parallel/servers/roles.h"
+#include "training/parallel/storage.h"
+
+namespace tutti::training {
+
+// By how many updates (async) or clocks (ssp) the values of this rank were behind, of all servers
+// and pushes.
+struct Staleness {
+  int64_t pushes = 0;
+  int64_t largest = 0;
+  int64_t sum = 0;
+  int64_t answers = 0;  // that told of it
+  double mean() const {
+    return answers == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(answers);
+  }
+};
+
+// One thread.
+class Worker {
+ public:
+  // As Server's.
+  Worker(Communicator pushes, Communicator answers, ParameterStorage& storage,
+         const SyncOptions& options);
+
+  void begin_stretch() { own_.clear(); }
+  // Sends the storage's gradients and returns when all servers have answered; with `push.pulls` the
+  // storage's values are the servers' then. ssp: with `own_writes` and this worker's gradients of
+  // the clocks that they do not have, times `rate`, taken off. Returns the part to take next
+  // (async).
+  int64_t exchange(const Push& push, double rate, bool own_writes);
+
+  std::chrono::nanoseconds waited() const { return waited_; }
+  double bytes_sent() const { return bytes_sent_; }
+  const Staleness& staleness() const { return staleness_; }
+  int64_t bytes() const;
+
+ private:
+  struct OwnWrite {
+    int64_t clock = 0;
+    double rate = 0;
+    std::vector<float> gradients;
+  };
+  void count_staleness();
+  std::vector<Work> receive_answers(bool with_values);
+  void send(const Push& push);
+  void write_own();
+
+  Communicator pushes_;
+  Communicator answers_;
+  ParameterStorage& storage_;
+  SyncOptions options_;
+  Roles roles_;
+  std::vector<Answer> answered_;  // by server
+  std::deque<OwnWrite> own_;      // that may not be in the values of all servers
+  Staleness staleness_;
+  std::chrono::nanoseconds waited_{0};
+  double bytes_sent_ = 0;
+};
+
+}  // namespace tutti::training

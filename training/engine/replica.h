@@ -178,8 +178,8 @@ class Replica {
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
-  // The running statistics of this rank's units. The first rank's become those of all ranks of the
-  // stage: before they are saved or used.
+  // The running statistics of this rank's units. Before they are saved or used those of all ranks
+  // of the stage become the first rank's; where ranks have values of their own, their mean.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
   // Shows all that checkpoints keep; what the visitor changes is everybody's after publish().

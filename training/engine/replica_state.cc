@@ -66,7 +66,13 @@ std::vector<NamedBuffer> Replica::buffers() {
 }
 
 void Replica::share_buffers() {
-  for (const NamedBuffer& buffer : buffers()) group_.broadcast(buffer.values, 0);
+  for (const NamedBuffer& buffer : buffers()) {
+    if (synchronizer_->sums_gradients()) {
+      group_.broadcast(buffer.values, 0);
+    } else {
+      group_.all_reduce(buffer.values, ReduceOp::avg);
+    }
+  }
 }
 
 }  // namespace tutti::training

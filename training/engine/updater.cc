@@ -77,7 +77,7 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
 
 void Updater::restart() {
   for (const Memory<float>& state : states_) {
-    std::fill_n(state.get(), storage_.layout().owned_size, 0.0f);
+    std::fill_n(state.get(), storage_.owned_elements(), 0.0f);
   }
   updates_ = 0;
 }

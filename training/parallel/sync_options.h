@@ -41,7 +41,7 @@ struct SyncOptions {
   int64_t fragments = 1;
   int64_t delay = 0;
   double own_share = 0;
-  double outer_rate = 0.7;  // fedadam too
+  double outer_rate = 0.7;  // fedadam too, which needs less: 0.01 unless --outer-lr is given
   double outer_momentum = 0.9;
   WireFormat wire = WireFormat::plain;  // of the differences that are sent
 

@@ -1,6 +1,7 @@
 // Rounds of clients: what they are identical to, who counts in them and by how much.
 #include "training/parallel/averaging/federated.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ namespace {
 
 using testing::at;
 using testing::difference;
+using ::testing::HasSubstr;
 using testing::Row;
 using testing::run_of;
 using testing::run_ranks;
@@ -31,6 +33,7 @@ using testing::TinyRun;
 using testing::trained;
 using testing::Values;
 using testing::values_of;
+using tutti::testing::run_ranks_catching;
 
 constexpr int kWorlds[] = {1, 2, 3, 5};
 
@@ -130,7 +133,7 @@ TEST(FedAdam, FollowsItsRule) {
   }
 }
 
-// 12 samples of 5 ranks are 3, 3, 2, 2 and 2.
+// Of 12 samples 5 ranks have 2, 2, 3, 2 and 3.
 TEST(Federated, OnlyDrawnClientsCountByTheirTargets) {
   for (const int ranks : {2, 3, 5}) {
     for (const char* way : {"fedavg:1", "fedavg:1,0.4", "fedavg:1,0", "fedprox:1,0.5,0.4"}) {
@@ -161,6 +164,30 @@ TEST(Federated, EachRoundDrawsAnew) {
     for (size_t client = 0; client < drawn.size(); ++client) times[client] += drawn[client] ? 1 : 0;
   }
   for (const int count : times) EXPECT_NEAR(count, 80, 25);
+}
+
+TEST(Federated, RefusesWhatDoesNotGoWithIt) {
+  const auto refusal = [](const char* way, const auto& change) {
+    TinyRun run = run_of(way);
+    change(run.replica);
+    std::string all;
+    for (const auto& error :
+         run_ranks_catching(1, [&](const Job& job) { TinyRank rank(job, run); })) {
+      all += error ? error->what() : "no error";
+    }
+    return all;
+  };
+  const auto mask = [](ReplicaOptions& options) { options.sync.secure_sums = true; };
+  EXPECT_THAT(refusal("local:4", mask), HasSubstr("not summed securely with local:4"));
+  EXPECT_THAT(refusal("easgd:4", mask), HasSubstr("give --sync fedavg:K"));
+  const auto scale = [](ReplicaOptions& options) {
+    options.storage.dtype = DType::f16;
+    options.loss_scaling.emplace();
+  };
+  EXPECT_THAT(refusal("fedprox:4,0.1", scale), HasSubstr("does not go with loss scaling"));
+  EXPECT_EQ(refusal("fedavg:4", scale), "no error");
+  const auto shard = [](ReplicaOptions& options) { options.storage.stage = 1; };
+  EXPECT_THAT(refusal("fedavg:4", shard), HasSubstr("does not go with ZeRO stage 1"));
 }
 
 TEST(Federated, ValidatesTheGlobalValues) {

@@ -114,6 +114,7 @@ TEST(OwnValuesMemoryPlans, AreWhatARunTakes) {
     options.batch = 8;
     options.samples = 16;
     set_way(options.replica.sync, way);
+    options.replica.sync.secure_sums = options.replica.sync.kind == SyncKind::fedprox;
     MemoryReport measured;
     run_ranks(2, [&](const Job& job) {
       const Mesh mesh(Communicator::init(job), {});

@@ -254,9 +254,12 @@ void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
       .flag("--data-weights");
   schema
-      .add("data.labels_per_client", options.labels_per_client,
-           "images: labels of which each rank has samples, its own ones (--sync fedavg:K and other "
-           "ways with own values; default: ranks share all samples)")
+      .add(
+          "data.labels_per_client", options.labels_per_client,
+          "images: number of labels that each rank trains on, with a part of their samples that no "
+          "other rank has (--sync fedavg:K and other ways with own values; default: ranks share "
+          "all "
+          "samples)")
       .flag("--labels-per-client")
       .between(0, 256);
   schema.add("data.document_mask", options.document_mask,

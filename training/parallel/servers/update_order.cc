@@ -92,19 +92,24 @@ void OrderRecorder::refuse() const {
 RecordedOrder::RecordedOrder(const std::string& text, std::string name)
     : name_(std::move(name)), stretches_(stretches_in(text, name_)) {}
 
+const StretchOrder* RecordedOrder::from(int64_t first) const {
+  const auto found = stretches_.find(first);
+  return found == stretches_.end() ? nullptr : &found->second;
+}
+
 const StretchOrder& RecordedOrder::at(const StretchOrder& wanted) const {
   const auto refuse = [&](const std::string& cause, const std::string& remedy) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat(name_, " does not tell of steps ", wanted.first, " to ", wanted.last, " of this run"),
-        {.where = "--replay", .cause = cause, .remedy = remedy});
+    throw Error(ErrorCode::invalid_argument,
+                cat(name_, " does not tell of steps ", wanted.first, " to ", wanted.last,
+                    " of this run"),
+                {.where = "--replay", .cause = cause, .remedy = remedy});
   };
-  const auto found = stretches_.find(wanted.first);
-  if (found == stretches_.end()) {
+  const StretchOrder* const found = from(wanted.first);
+  if (found == nullptr) {
     refuse(cat("no stretch of it begins with step ", wanted.first),
            "give the settings of the recorded run");
   }
-  const StretchOrder& stretch = found->second;
+  const StretchOrder& stretch = *found;
   if (stretch.last != wanted.last) {
     refuse(cat("its stretch ends with step ", stretch.last),
            "give --flush-every, --validate-every and --checkpoint-every of the recorded run");
@@ -115,7 +120,8 @@ const StretchOrder& RecordedOrder::at(const StretchOrder& wanted) const {
   const auto servers = static_cast<int64_t>(stretch.servers.size());
   if (stretch.workers != wanted.workers || servers != std::ssize(wanted.servers)) {
     refuse(cat("then there were ", stretch.workers, " workers and ", servers, " servers"),
-           "save the step before, and resume with so many ranks");
+           "begin with the ranks of the recorded run; where it has lost some, give its "
+           "--min-ranks too, so that they leave again");
   }
   for (const UpdateOrder& order : stretch.servers) {
     const int64_t steps = stretch.last - stretch.first + 1;

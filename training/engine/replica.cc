@@ -159,7 +159,10 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  check_updates(options_, updater_.optimizer());
+  made_on_all(world(), [&] {
+    check_updates(options_, updater_.optimizer());
+    return true;
+  });
   gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
@@ -236,7 +239,7 @@ auto Replica::with_places(int64_t step, const Work& work) {
 }
 
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
-  if (has_servers()) return run({&batches, 1}, step, {&learning_rate, 1}).front();
+  if (is_late()) return run({&batches, 1}, step, {&learning_rate, 1}).front();
   const UseThreads use(threads_);
   return with_places(step, [&] { return take_step(batches, step, learning_rate); });
 }
@@ -258,14 +261,12 @@ Replica::Trouble Replica::trouble() const {
 
 // Where ranks have different numbers of targets: so that the mean of all ranks' gradients is the
 // one over all targets.
-void Replica::weigh_own_gradients(const StepCounts& own) {
+void Replica::weigh_own_gradients(const StepCounts& own, const StepCounts& all) {
   overweight_.reset();
-  if (synchronizer_->sums_gradients()) return;
   if (synchronizer_->weights_values(own.targets)) return;
-  const int64_t all = gradients_.all_counts().front().targets;
   const int64_t parts = group_.size() * own.targets;
-  if (all == parts) return;
-  const double weight = static_cast<double>(parts) / static_cast<double>(all);
+  if (all.targets == parts) return;
+  const double weight = static_cast<double>(parts) / static_cast<double>(all.targets);
   for (size_t bucket = 0; bucket < storage_.layout().buckets.size(); ++bucket) {
     const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
     scale(gradients, gradients, weight);
@@ -301,7 +302,9 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   gradients_.run(batches, counts.front().scales(loss_scale));
   be_slow(began);
   join_tied_gradients();
-  weigh_own_gradients(counts.front());
+  if (!synchronizer_->sums_gradients()) {
+    weigh_own_gradients(counts.front(), gradients_.all_counts().front());
+  }
   synchronizer_->finish_gradients();
 
   const Trouble trouble = this->trouble();
@@ -369,8 +372,11 @@ std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t
   if (!plans_.flushed()) {
     return ending_all([&] { return run_unflushed(steps, first, learning_rates); });
   }
-  if (has_servers()) {
-    return ending_all([&] { return run_with_servers(steps, first, learning_rates); });
+  if (is_late()) {
+    return ending_all([&] {
+      return has_servers() ? run_with_servers(steps, first, learning_rates)
+                           : run_apart(steps, first, learning_rates);
+    });
   }
   std::vector<StepResult> results;
   for (size_t i = 0; i < steps.size(); ++i) {

@@ -122,6 +122,10 @@ void check_compression(const ReplicaOptions& options, const pipeline::Placement&
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);
 
+// Whether ranks do not wait for each other in each step, so that all of them learn what became of
+// several steps after the last one.
+bool tells_late(const ReplicaOptions& options);
+
 // With the storage that servers need: who has a shard's masters serves it.
 ReplicaOptions with_shards(ReplicaOptions options);
 
@@ -150,9 +154,9 @@ class Replica {
   // The largest of all ranks' values, after `step`.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
   // Steps from `first` on, each with its learning rate. Schedules that are not flushed change
-  // weights while the next steps' micro-batches are under way, up to the last step's end; with
-  // servers ranks wait for each other at the last step's end only; others make one step after the
-  // other.
+  // weights while the next steps' micro-batches are under way, up to the last step's end. With
+  // servers or values of their own ranks learn of the steps' losses after the last one. Others make
+  // one step after the other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
   // The mean loss over all ranks' micro-batches; `passes` as in StepBatches. Where each rank has
@@ -196,6 +200,9 @@ class Replica {
   const Updater& updater() const { return updater_; }
   // Whether run() takes steps in which ranks do not wait for each other.
   bool has_servers() const { return servers_ != nullptr; }
+  std::optional<int> recorded_ranks(int64_t step) {
+    return has_servers() ? servers_->recorded_ranks(step) : std::nullopt;
+  }
   Staleness staleness() const { return has_servers() ? servers_->staleness() : Staleness(); }
   const StepGradients& gradients() const { return gradients_; }
 
@@ -230,6 +237,8 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
+  // An overflow, and experts' loads, are of all ranks' samples in each step.
+  bool is_late() const { return tells_late(options_) && model_.expert_load() == nullptr; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   template <typename Work>
@@ -241,14 +250,17 @@ class Replica {
   void begin_gradients(const std::vector<int64_t>& passes);
   void join_tied_gradients();
   void visit_own_values(StateVisitor& visitor);
+  class LateSteps;
   class ServedSteps;
+  std::vector<StepResult> run_apart(std::span<const StepBatches> steps, int64_t first,
+                                    std::span<const double> learning_rates);
   std::vector<StepResult> run_with_servers(std::span<const StepBatches> steps, int64_t first,
                                            std::span<const double> learning_rates);
   void be_slow(std::chrono::steady_clock::time_point began) const;
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
-  void weigh_own_gradients(const StepCounts& own);
+  void weigh_own_gradients(const StepCounts& own, const StepCounts& all);
   std::optional<int> first_infinite_parameter() const;
   Trouble trouble() const;
   std::string describe(const std::vector<Trouble>& troubles) const;

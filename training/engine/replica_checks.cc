@@ -120,6 +120,10 @@ void check_updates(const ReplicaOptions& options, const Optimizer& optimizer) {
                .remedy = "take sgd, adam or adamw, or --sync ps or ssp:BOUND"});
 }
 
+bool tells_late(const ReplicaOptions& options) {
+  return options.sync.has_servers() || (options.sync.has_own_values() && !options.loss_scaling);
+}
+
 ReplicaOptions with_shards(ReplicaOptions options) {
   if (!options.sync.has_servers()) return options;
   options.storage.stage = 1;

@@ -83,7 +83,7 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
   const std::string& schedule = options.replica.pipeline.schedule;
   const bool flushes_each =
       pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed;
-  if (flushes_each && !options.replica.sync.has_servers()) return step;
+  if (flushes_each && !tells_late(options.replica)) return step;
   // What is learned of steps is learned at a flush, and their data are in memory until then.
   constexpr uint64_t kMostSteps = 1024;
   const uint64_t flush_every =

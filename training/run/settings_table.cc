@@ -182,16 +182,6 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
   schema.add("training.damping", sync.damping,
              "async: divide an update's learning rate by 1 + the updates that its worker had not "
              "seen");
-  schema
-      .add("training.record", sync.record,
-           "write the order in which servers applied what workers sent (ps, ssp, async)")
-      .value_name("FILE")
-      .role(kOnce);
-  schema
-      .add("training.replay", sync.replay,
-           "keep the order that --record has written: the run has the same bits again")
-      .value_name("FILE")
-      .role(kOnce);
   std::vector<std::pair<std::string, WireFormat>> formats;
   for (const WireFormat format : kAllWireFormats) formats.emplace_back(name(format), format);
   schema
@@ -322,11 +312,10 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "chunks of the model on each rank (default: interleaved 2)")
       .between(1, 1024);
   schema
-      .add(
-          "parallel.flush_every", options.flush_every,
-          "pipedream and pipedream-2bw: steps between pipeline flushes; ps, ssp and async: between "
-          "meetings of all ranks; losses are reported then. 0: at checkpoints and validation, and "
-          "after 1024 steps")
+      .add("parallel.flush_every", options.flush_every,
+           "pipedream and pipedream-2bw: steps between pipeline flushes; any --sync but allreduce: "
+           "between meetings of all ranks; losses are reported then. 0: at checkpoints and validation, and "
+           "after 1024 steps")
       .between(0, 1024)
       .show_default();
   describe_cut(schema, options);
@@ -350,6 +339,15 @@ void describe_output(Schema& schema, TrainOptions& options) {
   schema
       .add("output.trace", options.trace,
            "write what each rank did when, for Perfetto or chrome://tracing")
+      .value_name("FILE");
+  SyncOptions& sync = options.replica.sync;
+  schema
+      .add("output.record", sync.record,
+           "write the order in which servers applied what workers sent (--sync ps, ssp, async)")
+      .value_name("FILE");
+  schema
+      .add("output.replay", sync.replay,
+           "keep the order that --record has written: the run has the same bits again")
       .value_name("FILE");
   schema.add("output.validate_every", options.validate_every, "steps (default: at the end)")
       .between(0, kMostOfAnything);

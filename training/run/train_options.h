@@ -46,8 +46,8 @@ struct TrainOptions {
   // None: it is computed as a whole.
   std::optional<int64_t> cut_slices;
 
-  // Steps between flushes, with a schedule that is not flushed at each step; with servers between
-  // meetings of all ranks. There is one before validation and checkpoints as well, and after 1024
+  // Steps between flushes, with a schedule that is not flushed at each step; between meetings of
+  // all ranks, where they do not wait for each other (SyncOptions). There is one before validation and checkpoints as well, and after 1024
   // steps. 0: then only.
   uint64_t flush_every = 16;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <span>
 #include <utility>
 
@@ -126,6 +127,8 @@ class Trainer::Loop {
     return every != 0 && step % every == 0 && step < feed_.steps();
   }
   int agreed_stop(uint64_t step);
+  void leave_as_recorded();
+  [[noreturn]] void depart(const std::string& why, int signal);
   MemoryReport memory() const;
   std::vector<RankReport> reports_of_ranks();
   Trace* tracing() { return options_.trace.empty() ? nullptr : &trace_; }
@@ -305,9 +308,28 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
+  depart(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any), leaves ? own : 0);
+}
+
+// No rank throws before every rank has come to this: an abort by the first one would reach others
+// in the midst of something else.
+void Trainer::Loop::depart(const std::string& why, int signal) {
   keep_in_memory(1);
-  throw Departure(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any),
-                  leaves ? own : 0);
+  try {
+    world_.barrier();
+  } catch (const Error&) {  // a rank is gone by now: at that time all were here
+  }
+  throw Departure(why, signal);
+}
+
+// A recorded run that is replayed had lost ranks by then: as many leave this one.
+void Trainer::Loop::leave_as_recorded() {
+  if (!options_.copies) return;
+  const int ranks = replica_.recorded_ranks(static_cast<int64_t>(done_ + 1)).value_or(world_.size());
+  if (ranks < 1 || ranks >= world_.size()) return;
+  depart(cat("from step ", done_ + 1, " on the recorded run had ", ranks, " of ", world_.size(),
+             " ranks: the others leave"),
+         world_.rank() < ranks ? 0 : SIGTERM);
 }
 
 MemoryReport Trainer::Loop::memory() const {
@@ -363,6 +385,7 @@ std::optional<StepReport> Trainer::Loop::next() {
     if (done_ == feed_.steps()) return std::nullopt;
     stopped_by_ = agreed_stop(done_);
     if (stopped_by_ != 0) return std::nullopt;
+    leave_as_recorded();
     keep_in_memory(options_.copy_every);
     run_to_flush();
   }

@@ -384,7 +384,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
     const std::string& schedule = training.replica.pipeline.schedule;
-    if (training.replica.sync.has_servers()) return true;
+    if (tells_late(training.replica)) return true;
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
@@ -405,8 +405,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "a --momentum above 0"},
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
-      {"parallel.flush_every", is_late,
-       "--schedule pipedream or pipedream-2bw, or --sync ps, ssp:BOUND or async"},
+      {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
       {"parallel.cp_kind", options.mesh.context > 1, "--cp"},
@@ -423,8 +422,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
-      {"training.record", has_servers, "--sync ps, ssp:BOUND or async"},
-      {"training.replay", has_servers, "--sync ps, ssp:BOUND or async"},
+      {"output.record", has_servers, "--sync ps, ssp:BOUND or async"},
+      {"output.replay", has_servers, "--sync ps, ssp:BOUND or async"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},
       {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},

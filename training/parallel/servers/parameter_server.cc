@@ -74,7 +74,7 @@ void ParameterServer::abort(const std::string& reason) {
 
 // The calls of a rank fail with those of the others, of whatever thread.
 void ParameterServer::run(const Stretch& stretch) {
-  if (!std::exchange(begun_, true)) begin_files(stretch.first);
+  begin_files(stretch.first);
   const StretchOrder wanted = order_of(stretch);
   const StretchOrder* const recorded = recorded_ ? &recorded_->at(wanted) : nullptr;
   const UpdateOrder* const own =
@@ -175,7 +175,15 @@ StretchOrder ParameterServer::order_of(const Stretch& stretch) const {
   return order;
 }
 
+std::optional<int> ParameterServer::recorded_ranks(int64_t first) {
+  begin_files(first);
+  const StretchOrder* const stretch = recorded_ ? recorded_->from(first) : nullptr;
+  if (stretch == nullptr) return std::nullopt;
+  return static_cast<int>(stretch->workers) + roles_.apart;
+}
+
 void ParameterServer::begin_files(int64_t first) {
+  if (std::exchange(begun_, true)) return;
   if (!options_.replay.empty()) {
     std::string text;
     done_by_first(ranks_, [&] { text = read_order_file(options_.replay); });

@@ -42,6 +42,9 @@ class ParameterServer : public Synchronizer {
   };
   // Returns when all updates of the stretch are made, and this rank has their values. Collective.
   void run(const Stretch& stretch);
+  // With a replayed record: how many ranks there were in the stretch that begins with that step.
+  // Collective.
+  std::optional<int> recorded_ranks(int64_t first);
   // Ends the calls of all ranks.
   void abort(const std::string& reason);
 

@@ -53,6 +53,8 @@ class RecordedOrder {
  public:
   // `text`: all of it; `name` is for messages. Throws Error(invalid_argument).
   RecordedOrder(const std::string& text, std::string name);
+  // The stretch that begins with that step; null where there is none.
+  const StretchOrder* from(int64_t first) const;
   // Throws Error(invalid_argument) where there is none that begins and ends there, of this way and
   // so many workers and servers.
   const StretchOrder& at(const StretchOrder& wanted) const;

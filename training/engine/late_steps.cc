@@ -1,0 +1,77 @@
+#include "training/engine/late_steps.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace tutti::training {
+
+Replica::LateSteps::LateSteps(Replica& replica, std::span<const StepBatches> steps, int64_t first,
+                              std::span<const double> rates)
+    : replica_(replica), steps_(steps), first_(first), rates_(rates), losses_(steps.size()) {
+  replica.mean_.reset();
+  replica.gradients_.count(steps);
+  counts_ = replica.gradients_.all_counts();
+}
+
+void Replica::LateSteps::compute(int64_t step, const StepBatches& batches,
+                                 const LossScales& scales) {
+  StepGradients& gradients = replica_.gradients_;
+  replica_.begin_gradients(gradients.passes(gradients.plan(batches.passes)));
+  const auto began = std::chrono::steady_clock::now();
+  gradients.run(batches, scales);
+  replica_.be_slow(began);
+  gradients.add_losses(losses_[at(step)]);
+}
+
+void Replica::LateSteps::check(int64_t step) const {
+  const Trouble trouble = replica_.trouble();
+  if (trouble.kind == Trouble::none) return;
+  std::vector<Trouble> troubles(static_cast<size_t>(replica_.world().size()));
+  troubles[static_cast<size_t>(replica_.world().rank())] = trouble;
+  throw not_finite(step, replica_.describe(troubles));
+}
+
+Error Replica::LateSteps::not_finite(int64_t step, const std::string& what) const {
+  return {ErrorCode::invalid_argument,
+          cat("step ", first_ + step, ": ", what, " is not finite"),
+          {.cause = cat("the training diverged, at a learning rate of ", rate(step)),
+           .remedy = "try a smaller learning rate, --clip or a longer warm-up"}};
+}
+
+std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
+  std::vector<double> sums(1, 0);
+  for (const StepBatches& step : steps_) sums[0] += step.sign && step.sign() ? 1 : 0;
+  sums.insert(sums.end(), more.begin(), more.end());
+  const std::vector<StepLosses> losses = replica_.gradients_.share(counts_, losses_, sums);
+  std::copy(sums.begin() + 1, sums.end(), more.begin());
+  std::vector<StepResult> results;
+  for (const StepLosses& step : losses) {
+    results.push_back({step});
+    results.back().signs = static_cast<int>(sums[0]);
+  }
+  return results;
+}
+
+// Ranks with values of their own: each has its own norm, and exchanges values by its synchronizer's
+// rule.
+std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, int64_t first,
+                                           std::span<const double> learning_rates) {
+  LateSteps late(*this, steps, first, learning_rates);
+  std::vector<double> norms;
+  for (int64_t step = 0; step < late.count(); ++step) {
+    const StepCounts own = gradients_.own_counts(late.batches(step));
+    late.compute(step, late.batches(step), own.scales(1));
+    weigh_own_gradients(own, late.counts(step));
+    late.check(step);
+    synchronizer_->finish_gradients();
+    norms.push_back(update(late.rate(step)));
+    if (!std::isfinite(norms.back())) throw late.not_finite(step, "the gradients' norm");
+  }
+  std::vector<StepResult> results = late.results({});
+  for (size_t step = 0; step < results.size(); ++step) results[step].gradient_norm = norms[step];
+  return results;
+}
+
+}  // namespace tutti::training

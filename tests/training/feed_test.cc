@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/data/client_set.h"
 
 namespace tutti::training {
 namespace {
@@ -28,7 +29,12 @@ using ::testing::SizeIs;
 class Numbers : public DataSet {
  public:
   Numbers(uint64_t size, uint64_t validation_size, int32_t first = 0)
-      : size_(size), validation_size_(validation_size), first_(first) {}
+      : size_(size), validation_size_(validation_size), first_(first) {
+    for (uint64_t example = 0; example < size; ++example) {
+      labels_.push_back(static_cast<uint8_t>(example % 10));
+    }
+  }
+  std::span<const uint8_t> labels() const override { return labels_; }
   uint64_t size() const override { return size_; }
   uint64_t validation_size() const override { return validation_size_; }
   void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
@@ -45,6 +51,7 @@ class Numbers : public DataSet {
   uint64_t size_;
   uint64_t validation_size_;
   int32_t first_;
+  std::vector<uint8_t> labels_;
 };
 
 // Waits in add() until so many threads are there; false for ever where they do not come.
@@ -250,6 +257,38 @@ TEST(Feed, RefusesOptionsThatMakeNoSense) {
   EXPECT_THAT(refusal({.weights = {-1}}, {&set}), HasSubstr("-1"));
   EXPECT_NE(refusal({}, {}), "accepted");
   EXPECT_NE(refusal({}, {&empty}), "accepted");
+}
+
+// Of each step's 10 samples the clients have 3, 3 and 4.
+TEST(Feed, ClientsGoThroughExamplesOfTheirOwn) {
+  const Numbers set(60, 5);
+  FeedOptions options{
+      .batch = 10, .micro_batch = 1, .samples = 62, .ranks = 3, .labels_per_client = 4};
+  std::vector<int32_t> all;
+  for (options.rank = 0; options.rank < 3; ++options.rank) {
+    const Feed feed({&set}, options);
+    std::map<int32_t, std::vector<int32_t>> by_epoch;
+    const auto loader = feed.steps_from(0);
+    while (const std::optional<StepFeed> step = loader->next()) {
+      for (const Batch& batch : step->own) {
+        if (batch.weight == 0) continue;
+        const auto label = static_cast<uint8_t>(batch.tokens[0] % 10);
+        EXPECT_LT((label + 10 - 4 * options.rank % 10) % 10, 4);
+        by_epoch[batch.targets[0]].push_back(batch.tokens[0]);
+      }
+    }
+    std::vector<int32_t> first = by_epoch[0];
+    std::ranges::sort(first);
+    EXPECT_EQ(std::ranges::adjacent_find(first), first.end()) << "each once";
+    const size_t own = static_cast<size_t>(ClientSet(set, {4, options.rank, 3}).size());
+    const size_t taken = first.size() + by_epoch[1].size();
+    EXPECT_EQ(first.size(), std::min(own, taken));
+    EXPECT_DOUBLE_EQ(feed.epochs(feed.steps())[0],
+                     static_cast<double>(taken) / static_cast<double>(own));
+    all.insert(all.end(), first.begin(), first.end());
+  }
+  std::ranges::sort(all);
+  EXPECT_EQ(std::ranges::adjacent_find(all), all.end()) << "one client has it";
 }
 
 TEST(FeedTest, TellsTheEpochsOfEachDataSet) {

@@ -107,13 +107,15 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
 
 TEST(SyncMemoryPlans, AreWhatARunTakes) {
   for (const char* way : {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete",
-                          "sgp", "ps", "ssp:2", "async"}) {
+                          "sgp", "easgd:2", "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps",
+                          "ssp:2", "async"}) {
     const std::unique_ptr<DataSet> data = testing::tiny_data();
     TrainOptions options;
     options.micro_batch = 4;
     options.batch = 8;
     options.samples = 16;
     set_way(options.replica.sync, way);
+    options.replica.sync.secure_sums = options.replica.sync.kind == SyncKind::fedprox;
     MemoryReport measured;
     run_ranks(2, [&](const Job& job) {
       const Mesh mesh(Communicator::init(job), {});

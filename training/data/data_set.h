@@ -59,6 +59,8 @@ class DataSet {
   // Appends one example; the same example of another epoch may be cut differently.
   virtual void add(uint64_t example, uint64_t epoch, Batch& batch) const = 0;
   virtual void add_validation(uint64_t example, Batch& batch) const = 0;
+  // The class of each example to train on; empty where examples have none.
+  virtual std::span<const uint8_t> labels() const { return {}; }
   // The same data give the same number: ranks compare it.
   virtual uint64_t fingerprint() const = 0;
 };

@@ -1,6 +1,8 @@
 // Grey images and their classes, from IDX files as MNIST's.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "training/data/data_set.h"
@@ -23,6 +25,7 @@ class ImageSet : public DataSet {
   uint64_t validation_size() const override { return validation_.images.count; }
   void add(uint64_t example, uint64_t epoch, Batch& batch) const override;
   void add_validation(uint64_t example, Batch& batch) const override;
+  std::span<const uint8_t> labels() const override { return training_.labels; }
   uint64_t fingerprint() const override;
 
  private:

@@ -263,6 +263,7 @@ Replica::Trouble Replica::trouble() const {
 // one over all targets.
 void Replica::weigh_own_gradients(const StepCounts& own, const StepCounts& all) {
   overweight_.reset();
+  if (synchronizer_->weights_values(own.targets)) return;
   const int64_t parts = group_.size() * own.targets;
   if (all.targets == parts) return;
   const double weight = static_cast<double>(parts) / static_cast<double>(all.targets);
@@ -359,7 +360,9 @@ double Replica::update(double learning_rate) {
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
   const double norm = updater_.update(storage_.owned(), learning_rate, reducer);
-  if (std::isfinite(norm)) synchronizer_->after_update();
+  if (!std::isfinite(norm)) return norm;
+  synchronizer_->after_update();
+  if (synchronizer_->restarts_optimizer()) updater_.restart();
   return norm;
 }
 
@@ -418,7 +421,9 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
     share_buffers();
     std::optional<MeanValues> mean;
     std::optional<MeanValues::Shown> shown;
-    if (!synchronizer_->sums_gradients()) shown.emplace(mean.emplace(storage_, group_));
+    if (!synchronizer_->sums_gradients()) {
+      shown.emplace(mean.emplace(storage_, group_, synchronizer_->shared_values()));
+    }
     gradients_.evaluate(own, passes);
     const StepLosses all = gradients_.share({}, {}).front();
     return {all.loss, all.correct, all.targets};

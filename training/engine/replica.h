@@ -55,7 +55,7 @@ struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
   StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
-  SyncOptions sync;  // how ranks keep together
+  SyncOptions sync;                  // how ranks keep together
   SynchronizerFactory synchronizer;  // none: what the others say
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)
@@ -182,8 +182,8 @@ class Replica {
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
-  // The running statistics of this rank's units. The first rank's become those of all ranks of the
-  // stage: before they are saved or used.
+  // The running statistics of this rank's units. Before they are saved or used those of all ranks
+  // of the stage become the first rank's; where ranks have values of their own, their mean.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
   // Shows all that checkpoints keep; what the visitor changes is everybody's after publish().
@@ -282,8 +282,8 @@ class Replica {
   // values.
   std::unique_ptr<Synchronizer> synchronizer_;
   ParameterServer* servers_ = nullptr;  // it, where it is one
-  GradientProbe probe_;            // around it
-  std::optional<int> overweight_;  // the parameter whose gradient a weight made infinite
+  GradientProbe probe_;                 // around it
+  std::optional<int> overweight_;       // the parameter whose gradient a weight made infinite
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;

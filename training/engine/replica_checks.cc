@@ -72,6 +72,19 @@ void check_averages(const ReplicaOptions& options, bool cut) {
          "the synchronizer");
   refuse(options.sync.kind == SyncKind::async_gossip && options.loss_scaling, "loss scaling",
          "train in f32 or bf16");
+  if (options.sync.kind == SyncKind::fedprox && options.loss_scaling) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(text_of(options.sync), " does not go with loss scaling"),
+                {.cause = "the proximal term is added to gradients that are not scaled",
+                 .remedy = "train in f32 or bf16, or give --loss-scale none"});
+  }
+  if (options.sync.secure_sums && !options.sync.is_federated()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("values are not summed securely with ", text_of(options.sync)),
+                {.where = "--secure-sums",
+                 .cause = "only clients that train in rounds mask their values",
+                 .remedy = "give --sync fedavg:K, fedprox:K,MU or fedadam:K"});
+  }
 }
 
 void check_servers(const ReplicaOptions& options, int ranks, bool cut) {

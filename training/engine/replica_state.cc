@@ -20,7 +20,9 @@ Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
 void Replica::visit_state(StateVisitor& visitor) {
   finish_values();
   // What is saved lasts until the next step.
-  if (visitor.saves() && !synchronizer_->sums_gradients()) mean_.emplace(storage_, group_);
+  if (visitor.saves() && !synchronizer_->sums_gradients()) {
+    mean_.emplace(storage_, group_, synchronizer_->shared_values());
+  }
   visitor.pieces("model", [&](const OwnedPiece& piece) {
     return visitor.saves() && mean_ ? mean_->of(piece) : piece.updated();
   });
@@ -64,7 +66,13 @@ std::vector<NamedBuffer> Replica::buffers() {
 }
 
 void Replica::share_buffers() {
-  for (const NamedBuffer& buffer : buffers()) group_.broadcast(buffer.values, 0);
+  for (const NamedBuffer& buffer : buffers()) {
+    if (synchronizer_->sums_gradients()) {
+      group_.broadcast(buffer.values, 0);
+    } else {
+      group_.all_reduce(buffer.values, ReduceOp::avg);
+    }
+  }
 }
 
 }  // namespace tutti::training

@@ -1,5 +1,6 @@
 #include "training/engine/updater.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -56,8 +57,8 @@ ExactSum Updater::update_unseen(double learning_rate, NormReducer& reducer) {
   return squares;
 }
 
-void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate,
-                   double gradient_factor, NormReducer& reducer) {
+void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
+                   NormReducer& reducer) {
   std::vector<std::span<float>> states;
   for (const Memory<float>& state : states_) {
     states.emplace_back(state.get(), static_cast<size_t>(storage_.owned_elements()));
@@ -72,6 +73,13 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate,
                     .stochastic_rounding = options_.stochastic_rounding,
                     .seed = options_.seed},
                    reducer);
+}
+
+void Updater::restart() {
+  for (const Memory<float>& state : states_) {
+    std::fill_n(state.get(), storage_.owned_elements(), 0.0f);
+  }
+  updates_ = 0;
 }
 
 bool Updater::adapt_scale(bool overflow) {

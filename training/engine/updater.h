@@ -52,6 +52,9 @@ class Updater {
   // not the loss scale's fault.
   bool adapt_scale(bool overflow);
 
+  // Zeroes the optimizer's state and the number of updates, as before the first update.
+  void restart();
+
   // How many updates were made: steps without those that were skipped.
   int64_t updates() const { return updates_; }
   void set_updates(int64_t updates) { updates_ = updates; }  // that other ranks made

@@ -8,13 +8,18 @@
 
 namespace tutti::training {
 
-MeanValues::MeanValues(ParameterStorage& storage, Communicator ranks) : storage_(storage) {
+MeanValues::MeanValues(ParameterStorage& storage, Communicator ranks, std::span<const float> shared)
+    : storage_(storage) {
   size_t size = 0;
   for (const OwnedPiece& piece : storage_.owned()) {
     offsets_.push_back(size);
     size += static_cast<size_t>(piece.updated().bytes());
   }
   bytes_.resize(size);
+  if (!shared.empty()) {
+    std::ranges::copy(std::as_bytes(shared), bytes_.begin());
+    return;
+  }
   for (const OwnedPiece& piece : storage_.owned()) {
     ranks.all_reduce(as_const(as_buffer(piece.updated())), as_buffer(of(piece)), ReduceOp::avg);
   }

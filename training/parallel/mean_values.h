@@ -1,8 +1,9 @@
-// The mean of the ranks' values, where each rank has its own (Synchronizer::sums_gradients): what
-// is validated and saved of them.
+// The values that are validated and saved where each rank has its own
+// (Synchronizer::sums_gradients): their mean, or values that all ranks share.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -12,8 +13,9 @@ namespace tutti::training {
 
 class MeanValues {
  public:
-  // Collective over `ranks`. `storage`, the same pieces on each rank, outlives it.
-  MeanValues(ParameterStorage& storage, Communicator ranks);
+  // `storage`, the same pieces on each rank, outlives it. `shared`: f32 values in the order of
+  // owned pieces, which are copied; empty: the mean is made, collective over `ranks`.
+  MeanValues(ParameterStorage& storage, Communicator ranks, std::span<const float> shared);
 
   // What is updated of an owned piece, of the mean.
   Tensor of(const OwnedPiece& piece);

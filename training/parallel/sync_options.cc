@@ -119,6 +119,32 @@ void set_local(SyncOptions& way, const std::string& text, bool later) {
   if (later) way.local_after = words.updates(1, 0, "the step");
 }
 
+void set_easgd(SyncOptions& way, const std::string& text) {
+  const Words words(text, ",");
+  words.count(1, 2, "give easgd:K[,ALPHA]: updates between two exchanges, the part of the way");
+  way.every = words.updates(0, 1, "the number of updates between two exchanges");
+  if (words.size() > 1) way.elasticity = words.number<double>(1, 0, 1, "the part of the way");
+}
+
+void set_federated(SyncOptions& way, const std::string& text) {
+  const Words words(text, ",");
+  const size_t needed = way.kind == SyncKind::fedprox ? 2 : 1;
+  words.count(needed, needed + 1,
+              needed == 2 ? "give fedprox:K,MU[,FRACTION]: updates of a round, the proximal term's "
+                            "weight, the share of the clients that are drawn for a round"
+                          : "give K[,FRACTION]: updates of a round, the share of the clients that "
+                            "are drawn for a round");
+  way.every = words.updates(0, 1, "the number of updates of a round");
+  if (needed == 2) way.proximity = words.number<double>(1, 0, 1e9, "the proximal term's weight");
+  if (words.size() > needed) {
+    way.fraction = words.number<double>(needed, 0, 1, "the share of the clients");
+  }
+}
+
+std::string_view federated_name(SyncKind kind) {
+  return kind == SyncKind::fedavg ? "fedavg" : kind == SyncKind::fedprox ? "fedprox" : "fedadam";
+}
+
 }  // namespace
 
 SyncOptions averages_every(int64_t updates) {
@@ -142,6 +168,14 @@ int64_t copies_of_values(const SyncOptions& options) {
       return 3;
     case SyncKind::async_gossip:
       return 5;
+    case SyncKind::easgd:
+      return 2;
+    case SyncKind::fedavg:
+    case SyncKind::fedprox:
+    case SyncKind::fedadam: {
+      constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
+      return (options.kind == SyncKind::fedadam ? 4 : 2) + (options.secure_sums ? kWords : 0);
+    }
   }
   return 0;
 }
@@ -151,6 +185,7 @@ void set_way(SyncOptions& options, const std::string& text) {
   SyncOptions way{.outer_rate = options.outer_rate,
                   .outer_momentum = options.outer_momentum,
                   .wire = options.wire,
+                  .secure_sums = options.secure_sums,
                   .pull_every = options.pull_every,
                   .damping = options.damping,
                   .record = options.record,
@@ -161,9 +196,7 @@ void set_way(SyncOptions& options, const std::string& text) {
     way.kind = SyncKind::async_gossip;
     Words(text, ",").count(0, 0, "give adpsgd alone");
   } else if (name == "ps" || name == "ssp" || name == "async") {
-    way.kind = name == "ps"    ? SyncKind::server
-               : name == "ssp" ? SyncKind::stale
-                               : SyncKind::async;
+    way.kind = name == "ps" ? SyncKind::server : name == "ssp" ? SyncKind::stale : SyncKind::async;
     set_servers(way, text);
   } else if (name == "local" || name == "post-local") {
     way.kind = SyncKind::local;
@@ -181,10 +214,19 @@ void set_way(SyncOptions& options, const std::string& text) {
     if (way.kind == SyncKind::push_sum && !one_target) {
       refuse(text, "a rank pushes to one other", "give sgp:exp or sgp:random");
     }
+  } else if (name == "easgd") {
+    way.kind = SyncKind::easgd;
+    set_easgd(way, text);
+  } else if (name == "fedavg" || name == "fedprox" || name == "fedadam") {
+    way.kind = name == "fedavg"    ? SyncKind::fedavg
+               : name == "fedprox" ? SyncKind::fedprox
+                                   : SyncKind::fedadam;
+    set_federated(way, text);
   } else {
     refuse(text, "there is no such way",
-           "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, gossip:ring, gossip:exp, "
-           "gossip:random, gossip:complete, sgp or adpsgd");
+           "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
+           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, fedavg:K, "
+           "fedprox:K,MU or fedadam:K");
   }
   options = way;
 }
@@ -217,6 +259,17 @@ std::string text_of(const SyncOptions& options) {
       return "adpsgd";
     case SyncKind::push_sum:
       return cat("sgp:", name_of(options.graph));
+    case SyncKind::easgd:
+      if (!options.elasticity) return cat("easgd:", options.every);
+      return cat("easgd:", options.every, ',', shortest_text(*options.elasticity));
+    case SyncKind::fedavg:
+    case SyncKind::fedprox:
+    case SyncKind::fedadam: {
+      std::string text = cat(federated_name(options.kind), ':', options.every);
+      if (options.kind == SyncKind::fedprox) text += cat(',', shortest_text(options.proximity));
+      if (options.fraction != 1) text += cat(',', shortest_text(options.fraction));
+      return text;
+    }
   }
   return {};
 }

@@ -4,20 +4,36 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/wire_format.h"
 
 namespace tutti::training {
 
-enum class SyncKind { allreduce, server, stale, async, local, diloco, gossip, push_sum, async_gossip };
+// Checkpoints have the numbers.
+enum class SyncKind {
+  allreduce,
+  local,
+  diloco,
+  gossip,
+  push_sum,
+  easgd,
+  fedavg,
+  fedprox,
+  fedadam,
+  server,
+  stale,
+  async,
+  async_gossip
+};
 
 // The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
 enum class GossipGraph { ring, exponential, random, complete };
 
 struct SyncOptions {
   SyncKind kind = SyncKind::allreduce;
-  int64_t every = 1;  // local, diloco: updates between two averages
+  int64_t every = 1;  // updates between two averages; fedavg, fedprox, fedadam: of a round
   // local: before that many updates gradients are averaged (post-local SGD).
   int64_t local_after = 0;
 
@@ -26,11 +42,19 @@ struct SyncOptions {
   int64_t fragments = 1;
   int64_t delay = 0;
   double own_share = 0;
-  double outer_rate = 0.7;
+  double outer_rate = 0.7;  // fedadam too, which needs less: 0.01 unless --outer-lr is given
   double outer_momentum = 0.9;
   WireFormat wire = WireFormat::plain;  // of the differences that are sent
 
   GossipGraph graph = GossipGraph::ring;
+
+  std::optional<double> elasticity;  // easgd: alpha; none: 0.9 / ranks
+
+  // fedavg, fedprox, fedadam: the share of the clients that are drawn for a round; fedprox: mu; and
+  // whether each client's values are masked before they are summed (averaging/secure_sum.h).
+  double fraction = 1;
+  double proximity = 0;
+  bool secure_sums = false;
 
   // server, stale, async: the last ranks, which serve only; 0: each rank computes and serves.
   int servers = 0;
@@ -49,6 +73,10 @@ struct SyncOptions {
   bool has_order() const { return has_servers() || kind == SyncKind::async_gossip; }
   // True where each rank has values of its own.
   bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }
+  // True where ranks are clients that train in rounds (averaging/federated.h).
+  bool is_federated() const {
+    return kind == SyncKind::fedavg || kind == SyncKind::fedprox || kind == SyncKind::fedadam;
+  }
 };
 
 // Averages of all values every `updates`; 0: sums of gradients.
@@ -57,8 +85,10 @@ SyncOptions averages_every(int64_t updates);
 // Copies of all values, in f32, that a rank holds for its exchanges.
 int64_t copies_of_values(const SyncOptions& options);
 
-// Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
-// gossip:GRAPH, sgp[:GRAPH], adpsgd. What is not in such a text stays. Throws Error(invalid_argument).
+// Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP,
+// diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], adpsgd, easgd:K[,ALPHA], fedavg:K[,FRACTION],
+// fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. What is not in such a text stays. Throws
+// Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.
 std::string text_of(const SyncOptions& options);

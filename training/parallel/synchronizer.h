@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "training/core/state.h"
@@ -34,12 +35,18 @@ class Synchronizer : public UnitHooks {
   // are its part of the mean over all ranks' targets. Else they are the mean over its own targets,
   // and then weighted by the part that these are of all. Each rank has its own norm, clips by it,
   // and goes on with its own values and optimizer's state, which checkpoints then keep of each
-  // rank: in stage 0, of models that are whole on each rank. The model that is validated and saved
-  // is the mean of the ranks' values. Gradients are weighted before finish_gradients().
+  // rank: in stage 0, of models that are whole on each rank. Gradients are weighted before
+  // finish_gradients().
   virtual bool sums_gradients() const { return true; }
+  // Where gradients are not summed: takes note of this rank's number of targets in the step, before
+  // finish_gradients(). Returns true where it weights values by it when they are averaged: then the
+  // gradients stay the mean over the rank's own targets.
+  virtual bool weights_values(int64_t targets) { return false; }
 
   // The optimizer has updated owned values; not in a step that was left out.
   virtual void after_update() { publish_values(); }
+  // Returns true where the optimizer's state is zeroed after this update.
+  virtual bool restarts_optimizer() const { return false; }
   // Owned values were filled or loaded, or as above: whoever else computes with them is to have
   // them.
   virtual void publish_values() = 0;
@@ -51,6 +58,9 @@ class Synchronizer : public UnitHooks {
   // Where gradients are not summed: whether a rank takes the values of its own that the state which
   // was read last has; else all take their mean.
   virtual bool takes_own_values() const { return true; }
+  // Where gradients are not summed: the values of the model that is validated and saved, in the
+  // order of owned pieces, the same on all ranks. Empty: the mean of the ranks' values.
+  virtual std::span<const float> shared_values() const { return {}; }
 
   virtual int64_t bytes() const { return 0; }  // of memory that it holds besides the storage
   // Time that this rank's own work stood still for communication, since construction.

@@ -66,6 +66,14 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
   return std::make_unique<Selection>(options.compression_only, layout, specs, make);
 }
 
+void check_clients(const TrainOptions& options) {
+  if (options.labels_per_client == 0 || options.replica.sync.has_own_values()) return;
+  throw Error(ErrorCode::invalid_argument, "ranks that sum gradients have no data of their own",
+              {.where = "--labels-per-client",
+               .remedy = "give --sync fedavg:K, or another way in which ranks have values of "
+                         "their own"});
+}
+
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
   options.passes = static_cast<int64_t>(feed.passes());
   return options;

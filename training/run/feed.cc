@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/core/placement.h"
+#include "training/data/client_set.h"
 
 namespace tutti::training {
 namespace {
@@ -27,13 +28,31 @@ std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
   return result;
 }
 
+std::vector<std::unique_ptr<const DataSet>> client_sets(const std::vector<const DataSet*>& sets,
+                                                        const FeedOptions& options) {
+  std::vector<std::unique_ptr<const DataSet>> clients;
+  if (options.labels_per_client == 0) return clients;
+  for (const DataSet* set : sets) {
+    clients.push_back(
+        std::make_unique<ClientSet>(*set, ClientShare{.labels = options.labels_per_client,
+                                                      .client = options.rank,
+                                                      .clients = options.ranks}));
+  }
+  return clients;
+}
+
+std::vector<const DataSet*> views(const std::vector<std::unique_ptr<const DataSet>>& sets) {
+  std::vector<const DataSet*> views;
+  for (const auto& set : sets) views.push_back(set.get());
+  return views;
+}
+
 // Of a step's micro-batches a rank's; one of weight 0 where it has none.
 template <typename Fill>
 std::vector<Batch> batches_of(int rank, uint64_t count, const FeedOptions& options,
                               const Fill& fill) {
-  const Share own = rank < options.ranks
-                        ? even_share(static_cast<int64_t>(count), rank, options.ranks)
-                        : Share();
+  const Share own =
+      rank < options.ranks ? even_share(static_cast<int64_t>(count), rank, options.ranks) : Share();
   std::vector<Batch> batches;
   for (int64_t index = own.first; index < own.first + own.count; ++index) {
     fill(static_cast<uint64_t>(index), batches.emplace_back());
@@ -54,7 +73,8 @@ uint64_t divide_up(uint64_t count, uint64_t parts) { return (count + parts - 1) 
 }  // namespace
 
 Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
-    : sets_(std::move(sets)),
+    : clients_(client_sets(sets, options)),
+      sets_(clients_.empty() ? std::move(sets) : views(clients_)),
       options_(options),
       sampler_(sampled(sets_, options.weights), options.seed) {
   if (options.batch >= 1 && options.micro_batch >= 1) return;
@@ -72,8 +92,10 @@ uint64_t Feed::passes() const {
 }
 
 std::vector<double> Feed::epochs(uint64_t steps) const {
-  const std::vector<uint64_t> taken =
-      sampler_.taken(std::min(steps * options_.batch, options_.samples));
+  const uint64_t samples = std::min(steps * options_.batch, options_.samples);
+  const uint64_t own = samples / options_.batch * range_of(options_.rank, options_.batch).count +
+                       range_of(options_.rank, samples % options_.batch).count;
+  const std::vector<uint64_t> taken = sampler_.taken(clients_.empty() ? samples : own);
   std::vector<double> epochs;
   for (size_t i = 0; i < sets_.size(); ++i) {
     epochs.push_back(static_cast<double>(taken[i]) / static_cast<double>(sets_[i]->size()));
@@ -82,10 +104,19 @@ std::vector<double> Feed::epochs(uint64_t steps) const {
 }
 
 std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
-  return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return part(step, options_.rank); },
-                                            from,
-                                            steps(), options_.workers,
-                                            std::max(options_.workers, kFewestStepsAhead));
+  return std::make_unique<Loader<StepFeed>>(
+      [this](uint64_t step) { return part(step, options_.rank); }, from, steps(), options_.workers,
+      std::max(options_.workers, kFewestStepsAhead));
+}
+
+Feed::Range Feed::range_of(int rank, uint64_t samples) const {
+  const auto count = static_cast<int64_t>(divide_up(samples, options_.micro_batch));
+  const Share own = even_share(count, rank, options_.ranks);
+  const auto sample_at = [&](int64_t micro_batch) {
+    return std::min(static_cast<uint64_t>(micro_batch) * options_.micro_batch, samples);
+  };
+  const uint64_t first = sample_at(own.first);
+  return {first, sample_at(own.first + own.count) - first};
 }
 
 StepFeed Feed::part(uint64_t step, int rank) const {
@@ -93,11 +124,17 @@ StepFeed Feed::part(uint64_t step, int rank) const {
   const uint64_t end = std::min(first + options_.batch, options_.samples);
   const uint64_t count = divide_up(end - first, options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
+  // A client counts its own samples, all that it took in the steps before and then its part.
+  const uint64_t before = step * range_of(rank, options_.batch).count;
+  const uint64_t part = end - first - range_of(rank, end - first).first;
+  const auto number_of = [&](uint64_t index) {
+    return clients_.empty() ? index : before + (index - first + part) % (end - first);
+  };
   const auto fill = [&](uint64_t micro_batch, Batch& batch) {
     batch.first_sample = first + micro_batch * options_.micro_batch;
     const uint64_t last = std::min(batch.first_sample + options_.micro_batch, end);
     for (uint64_t index = batch.first_sample; index < last; ++index) {
-      const Sample sample = sampler_.sample(index);
+      const Sample sample = sampler_.sample(number_of(index));
       sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
     }
   };

@@ -33,6 +33,9 @@ struct FeedOptions {
   int64_t window = 0;
   int workers = 1;              // threads that each make a step ahead; 0: when it is needed
   std::vector<double> weights;  // of several data sets; empty: by their sizes
+  // Ranks are clients with data of their own, of so many labels each (data/client_set.h); 0: all
+  // ranks share the samples.
+  int64_t labels_per_client = 0;
 };
 
 // What one rank computes in one step.
@@ -49,7 +52,7 @@ class Feed {
 
   uint64_t steps() const;   // of the whole run
   uint64_t passes() const;  // the most micro-batches that any rank has in any step
-  // How often each data set was gone through after so many steps.
+  // How often each data set was gone through after so many steps; a client's own part of it.
   std::vector<double> epochs(uint64_t steps) const;
   // Steps [from, steps()) in order, made in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
@@ -59,6 +62,14 @@ class Feed {
   StepFeed validation(uint64_t max_samples) const;
 
  private:
+  // A rank's part of a step of so many samples.
+  struct Range {
+    uint64_t first = 0;
+    uint64_t count = 0;
+  };
+  Range range_of(int rank, uint64_t samples) const;
+
+  std::vector<std::unique_ptr<const DataSet>> clients_;  // this client's part of each data set
   std::vector<const DataSet*> sets_;
   FeedOptions options_;
   Sampler sampler_;

@@ -65,8 +65,11 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   }
   if (!is("precision", "f16")) settings["loss-scale"] = "none";
   if (!is("compression", "powersgd")) settings.erase("compression-rank");
-  if (!settings.at("sync").get<std::string>().starts_with("diloco")) {
-    for (const char* name : {"outer-lr", "outer-momentum", "outer-wire"}) settings.erase(name);
+  const std::string sync = settings.at("sync");
+  const bool is_diloco = sync.starts_with("diloco");
+  if (!is_diloco && !sync.starts_with("fedadam")) settings.erase("outer-lr");
+  if (!is_diloco) {
+    for (const char* name : {"outer-momentum", "outer-wire"}) settings.erase(name);
   }
   if (!settings.at("sync").get<std::string>().starts_with("async")) {
     for (const char* name : {"pull-every", "damping"}) settings.erase(name);

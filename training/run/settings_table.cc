@@ -156,15 +156,21 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           "have the values, and update them: ps once all workers have sent a step's gradients; "
           "ssp:B too, while workers compute with values that are up to B steps behind; async by "
           "each worker's gradients alone; with :S behind it the last S ranks serve only, else each "
-          "rank computes and serves a part. Else each rank updates values of its own: local:K averages all values every K steps (local SGD), "
+          "rank computes and serves a part. Else each rank updates values of its own: local:K "
+          "averages all values every K steps (local SGD), "
           "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
           "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
           "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
-          "other ranks in each step, sgp by push-sum, adpsgd without waiting for them")
+          "other ranks in each step, sgp by push-sum, adpsgd without waiting for them; easgd:K[,ALPHA] pulls ranks to a centre, and "
+          "the centre to them, every K steps; fedavg:K[,FRACTION] trains in rounds of K steps, "
+          "after which all take the mean over a fraction of the ranks by their samples, "
+          "fedprox:K,MU[,FRACTION] holds them near the round's first values, fedadam:K[,FRACTION] "
+          "gives the mean difference to Adam")
       .value_name("WAY")
       .show_default();
-  schema.add("training.outer_lr", sync.outer_rate, "diloco: learning rate of the outer optimizer")
-      .show_default();
+  schema.add("training.outer_lr", sync.outer_rate,
+             "diloco, fedadam: learning rate of the outer optimizer (default: diloco 0.7, fedadam "
+             "0.01)");
   schema.add("training.outer_momentum", sync.outer_momentum, "diloco: its Nesterov momentum")
       .between(0, 1)
       .show_default();
@@ -182,6 +188,10 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
       .add("training.outer_wire", sync.wire, std::move(formats),
            "diloco: format in which differences of values are sent")
       .show_default();
+  schema.add(
+      "training.secure_sums", sync.secure_sums,
+      "fedavg, fedprox, fedadam: sum in fixed point, with masks that hide each rank's values "
+      "and cancel in the sum");
   const auto every = [&sync]() -> Json {
     if (sync.kind != SyncKind::local || sync.local_after != 0) return nullptr;
     return sync.every;
@@ -233,6 +243,15 @@ void describe_cut(Schema& schema, TrainOptions& options) {
 void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("data.weights", options.data_weights, "sampling weight of each --data source")
       .flag("--data-weights");
+  schema
+      .add(
+          "data.labels_per_client", options.labels_per_client,
+          "images: number of labels that each rank trains on, with a part of their samples that no "
+          "other rank has (--sync fedavg:K and other ways with own values; default: ranks share "
+          "all "
+          "samples)")
+      .flag("--labels-per-client")
+      .between(0, 256);
   schema.add("data.document_mask", options.document_mask,
              "gpt2: do not attend across document boundaries");
   schema.add("data.workers", options.workers, "threads of each rank that read data ahead")

@@ -28,7 +28,8 @@ struct TrainOptions {
   uint64_t seed = 1;
   int workers = 1;
   std::vector<double> data_weights;
-  bool document_mask = false;  // as the data sets have it: the run's configuration tells it
+  int64_t labels_per_client = 0;  // FeedOptions
+  bool document_mask = false;     // as the data sets have it: the run's configuration tells it
 
   Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
   LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
@@ -71,8 +72,8 @@ struct TrainOptions {
   // These ranks as the directory's writer, after others; empty: a start of its own
   // (checkpoint/fence.h).
   WriterHistory writers;
-  std::string initial;  // a safetensors file with parameters to start from
-  std::string trace;    // a file for Chrome's trace format
+  std::string initial;    // a safetensors file with parameters to start from
+  std::string trace;      // a file for Chrome's trace format
   std::string straggler;  // stragglers.h
   // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a
   // signal's number). Then all ranks stop after that step, and save it. On all ranks, or on none.
@@ -94,6 +95,8 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 // Null where gradients are summed as they are.
 std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
                                              const Layout& layout);
+// Throws Error(invalid_argument) where ranks with data of their own would sum gradients.
+void check_clients(const TrainOptions& options);
 // With what a replica must know of the steps that it will take.
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 

@@ -62,18 +62,20 @@ class Trainer::Loop {
         configuration_(std::move(configuration)),
         world_(mesh.world()),
         origin_(world_, options_, configuration_),
-        feed_(data, {.batch = options.batch,
-                     .micro_batch = options.micro_batch,
-                     .samples = options.samples,
-                     .seed = options.seed,
-                     .rank = mesh.place().number_along(kSampleAxes),
-                     .ranks = roles_of(options.replica.sync, mesh.place().ranks_along(kSampleAxes))
-                                  .workers(),
-                     .token_rank = mesh.place().number_along(kTokenAxes),
-                     .token_ranks = mesh.place().ranks_along(kTokenAxes),
-                     .window = model.attention_window(),
-                     .workers = options.workers,
-                     .weights = options.data_weights}),
+        feed_(data,
+              {.batch = options.batch,
+               .micro_batch = options.micro_batch,
+               .samples = options.samples,
+               .seed = options.seed,
+               .rank = mesh.place().number_along(kSampleAxes),
+               .ranks =
+                   roles_of(options.replica.sync, mesh.place().ranks_along(kSampleAxes)).workers(),
+               .token_rank = mesh.place().number_along(kTokenAxes),
+               .token_ranks = mesh.place().ranks_along(kTokenAxes),
+               .window = model.attention_window(),
+               .workers = options.workers,
+               .weights = options.data_weights,
+               .labels_per_client = options.labels_per_client}),
         replica_(mesh, model, make_optimizer(options.optimizer),
                  replica_options(options.replica, feed_),
                  [&](const Layout& layout) { return make_hook(options, model, layout); }),
@@ -480,6 +482,7 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
                  const TrainOptions& options) {
   Communicator world = mesh.world();
   check_saving(options);
+  check_clients(options);
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
   TrainOptions settled = options;

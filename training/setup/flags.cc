@@ -388,9 +388,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
-  const bool is_async = training.replica.sync.kind == SyncKind::async;
-  const bool has_order = training.replica.sync.has_order();
-  const bool has_outer_optimizer = training.replica.sync.kind == SyncKind::diloco;
+  const SyncOptions& sync = training.replica.sync;
+  const bool is_async = sync.kind == SyncKind::async;
+  const bool has_order = sync.has_order();
+  const bool is_diloco = sync.kind == SyncKind::diloco;
   const struct {
     const char* key;
     bool is_used;
@@ -414,9 +415,11 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
       {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
-      {"training.outer_lr", has_outer_optimizer, "--sync diloco:H"},
-      {"training.outer_momentum", has_outer_optimizer, "--sync diloco:H"},
-      {"training.outer_wire", has_outer_optimizer, "--sync diloco:H"},
+      {"training.outer_lr", is_diloco || sync.kind == SyncKind::fedadam,
+       "--sync diloco:H or fedadam:K"},
+      {"training.outer_momentum", is_diloco, "--sync diloco:H"},
+      {"training.outer_wire", is_diloco, "--sync diloco:H"},
+      {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
       {"output.record", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},

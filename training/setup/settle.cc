@@ -1,4 +1,3 @@
-#include "training/run/stragglers.h"
 #include "training/setup/settle.h"
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
+#include "training/run/stragglers.h"
 
 namespace tutti::training {
 namespace {
@@ -340,6 +340,11 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);
+  check_clients(training);
+  constexpr double kAdamsRate = 0.01;
+  if (replica.sync.kind == SyncKind::fedadam && !options.is_given("training.outer_lr")) {
+    replica.sync.outer_rate = kAdamsRate;
+  }
   check_is_pipeline_schedule(replica.pipeline.schedule);
   const bool flushed =
       pipeline::schedule_named(replica.pipeline.schedule).updates == pipeline::Updates::flushed;

@@ -330,6 +330,9 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});
   expect_refused({"--sync", "hogwild"}, {"--sync", "there is no such way", "gossip:ring"});
   expect_refused({"--outer-lr", "0.5"}, {"--outer-lr has no effect without --sync diloco:H"});
+  expect_refused({"--secure-sums"}, {"--secure-sums has no effect without --sync fedavg:K"});
+  expect_refused({"--labels-per-client", "2"}, {"no data of their own", "give --sync fedavg:K"});
+  expect_refused({"--labels-per-client", "2", "--sync", "fedavg:4"}, {"the data have no labels"});
   expect_refused({"--average-every", "4", "--compression", "bf16"},
                  {"cannot be compressed", "--sync"});
   expect_refused({"--layers", "1000000"}, {"--layers", "from 0 to 10000"});

@@ -5,6 +5,8 @@
 #include "base/text.h"
 #include "training/parallel/averaging/ad_psgd.h"
 #include "training/parallel/averaging/diloco.h"
+#include "training/parallel/averaging/easgd.h"
+#include "training/parallel/averaging/federated.h"
 #include "training/parallel/averaging/gossip.h"
 #include "training/parallel/averaging/local_sgd.h"
 #include "training/parallel/averaging/push_sum.h"
@@ -31,9 +33,11 @@ int64_t Averaging::bytes() const {
   return copies_of_values(options_) * values * static_cast<int64_t>(sizeof(float));
 }
 
-void Averaging::average(Buffer buffer) {
+void Averaging::average(Buffer buffer) { all_reduce(buffer, ReduceOp::avg); }
+
+void Averaging::all_reduce(Buffer buffer, ReduceOp op) {
   const Waiting waiting(*this);
-  ranks_.all_reduce(buffer, buffer, ReduceOp::avg);
+  ranks_.all_reduce(buffer, buffer, op);
   count_all_reduce(buffer.count * size_of(buffer.dtype));
 }
 
@@ -72,6 +76,12 @@ std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const Sy
       return std::make_unique<AdPsgd>(storage, options, seed);
     case SyncKind::push_sum:
       return std::make_unique<PushSum>(storage, options, seed);
+    case SyncKind::easgd:
+      return std::make_unique<Easgd>(storage, options);
+    case SyncKind::fedavg:
+    case SyncKind::fedprox:
+    case SyncKind::fedadam:
+      return std::make_unique<Federated>(storage, options, seed);
     case SyncKind::allreduce:
     case SyncKind::server:
     case SyncKind::stale:

@@ -1,6 +1,6 @@
 // Ranks with values of their own: each updates them by its own gradients, and then exchanges them
-// with all others now and then (local_sgd.h, diloco.h), or with some of them (gossip.h,
-// push_sum.h).
+// with all others now and then (local_sgd.h, diloco.h, easgd.h, federated.h), or with some of them
+// (gossip.h, push_sum.h).
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/reduce_op.h"
 #include "base/wire_format.h"
 #include "collectives/communicator.h"
 #include "training/parallel/storage.h"
@@ -48,6 +49,7 @@ class Averaging : public Synchronizer {
   int64_t updates() const { return updates_; }
   // The buffer becomes the mean of the ranks' buffers.
   void average(Buffer buffer);
+  void all_reduce(Buffer buffer, ReduceOp op);
   void count_all_reduce(uint64_t bytes);
   void count_sent(uint64_t bytes) { bytes_sent_ += static_cast<double>(bytes); }
   // Sends a row to one rank and receives one from another.
@@ -78,7 +80,7 @@ class Averaging : public Synchronizer {
   Observer observer_;
 };
 
-// `options` has a kind with own values; `seed` is that of random peers.
+// `options` has a kind with own values; `seed` is that of random peers and clients.
 std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const SyncOptions& options,
                                              uint64_t seed);
 

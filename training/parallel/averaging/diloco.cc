@@ -12,19 +12,14 @@ namespace tutti::training {
 
 namespace {
 
-std::span<float> part_of(const Memory<float>& row, int64_t first, int64_t count) {
-  return {row.get() + first, static_cast<size_t>(count)};
+std::span<float> part_of(std::span<float> row, int64_t first, int64_t count) {
+  return row.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
 }
 
 }  // namespace
 
 DiLoCo::DiLoCo(ParameterStorage& storage, const SyncOptions& options)
-    : Averaging(storage, options), row_(storage) {
-  const auto count = static_cast<size_t>(row_.size());
-  for (Memory<float>* const row : {&outer_, &momentum_, &delta_}) {
-    *row = ranks().allocate<float>(count);
-  }
-}
+    : Centred(storage, options), momentum_(allocate_row()), delta_(allocate_row()) {}
 
 DiLoCo::~DiLoCo() {
   if (!mean_) return;
@@ -40,11 +35,6 @@ void DiLoCo::after_weights(int) {
   if (mean_) mean_->test();
 }
 
-void DiLoCo::publish_values() {
-  if (std::exchange(outer_loaded_, false)) return;
-  row_.read(0, part_of(outer_, 0, row_.size()));
-}
-
 std::optional<int64_t> DiLoCo::fragment_sent_at(int64_t update) const {
   const auto [every, fragments] = std::pair(options().every, options().fragments);
   const int64_t in_round = (update - 1) % every + 1;  // 1 to H
@@ -55,8 +45,8 @@ std::optional<int64_t> DiLoCo::fragment_sent_at(int64_t update) const {
 }
 
 DiLoCo::Range DiLoCo::range_of(int64_t fragment) const {
-  const int64_t first = row_.size() * fragment / options().fragments;
-  return {first, row_.size() * (fragment + 1) / options().fragments - first};
+  const int64_t first = this->count() * fragment / options().fragments;
+  return {first, this->count() * (fragment + 1) / options().fragments - first};
 }
 
 void DiLoCo::exchange(int64_t update) {
@@ -68,9 +58,9 @@ void DiLoCo::exchange(int64_t update) {
 void DiLoCo::send_fragment(int64_t fragment) {
   const auto from = std::chrono::steady_clock::now();
   const auto [first, count] = range_of(fragment);
-  const std::span<float> delta = part_of(delta_, first, count);
-  const std::span<const float> outer = part_of(outer_, first, count);
-  row_.read(first, delta);
+  const std::span<float> delta = part_of(span_of(delta_), first, count);
+  const std::span<const float> outer = part_of(centre(), first, count);
+  values().read(first, delta);
   std::ranges::transform(outer, delta, delta.begin(), std::minus<>());
   const Buffer buffer{delta.data(), delta.size(), DType::f32};
   mean_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg, {.wire = options().wire});
@@ -91,23 +81,23 @@ void DiLoCo::apply_mean(int64_t fragment) {
   const auto from = std::chrono::steady_clock::now();
   wait_for_mean();
   const auto [first, count] = range_of(fragment);
-  const std::span<float> outer = part_of(outer_, first, count);
-  const std::span<float> delta = part_of(delta_, first, count);
-  optimizer_loops::loops().sgd(outer.data(), delta.data(), part_of(momentum_, first, count).data(),
-                               count,
+  const std::span<float> outer = part_of(centre(), first, count);
+  const std::span<float> delta = part_of(span_of(delta_), first, count);
+  const std::span<float> momentum = part_of(span_of(momentum_), first, count);
+  optimizer_loops::loops().sgd(outer.data(), delta.data(), momentum.data(), count,
                                {.momentum = static_cast<float>(options().outer_momentum),
                                 .rate = static_cast<float>(options().outer_rate),
                                 .nesterov = true});
   if (options().own_share == 0) {
-    row_.write(first, outer);
+    values().write(first, outer);
   } else {
     const auto share = static_cast<float>(options().own_share);
     const std::span<float> merged = delta;  // which is no longer needed
-    row_.read(first, merged);
+    values().read(first, merged);
     std::ranges::transform(merged, outer, merged.begin(), [share](float own, float all) {
       return share * own + (1 - share) * all;
     });
-    row_.write(first, merged);
+    values().write(first, merged);
   }
   in_flight_ = -1;
   observe_span("mean of a fragment", static_cast<int>(fragment), from);
@@ -128,19 +118,13 @@ bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
 
 // The mean of a fragment in flight is saved, and applied when its time comes.
 void DiLoCo::visit_state(StateVisitor& visitor) {
-  Averaging::visit_state(visitor);
+  Centred::visit_state(visitor);
   wait_for_mean();
   visitor.number("sync.in_flight", in_flight_, int64_t{-1});
   if (!has_same_schedule(visitor)) in_flight_ = -1;
-  // A checkpoint of another way has none.
-  if (!visitor.has("sync.outer")) return;
-  const auto row = [&](const char* name, const Memory<float>& values) {
-    visitor.row(name, tensor_at(values.get(), DType::f32, 1, row_.size()), RowKind::same);
-  };
-  row("sync.outer", outer_);
-  row("sync.momentum", momentum_);
-  row("sync.delta", delta_);
-  outer_loaded_ = !visitor.saves();
+  if (!takes_own_values()) return;
+  visit_row(visitor, "sync.momentum", span_of(momentum_));
+  visit_row(visitor, "sync.delta", span_of(delta_));
 }
 
 }  // namespace tutti::training

@@ -23,12 +23,11 @@
 #include <optional>
 #include <span>
 
-#include "training/parallel/averaging/averaging.h"
-#include "training/parallel/averaging/value_row.h"
+#include "training/parallel/averaging/centred.h"
 
 namespace tutti::training {
 
-class DiLoCo : public Averaging {
+class DiLoCo : public Centred {
  public:
   DiLoCo(ParameterStorage& storage, const SyncOptions& options);
   // Waits for the fragment in flight; after an error it aborts.
@@ -38,8 +37,6 @@ class DiLoCo : public Averaging {
 
   // Lets a fragment in flight move on while the next step computes.
   void after_weights(int unit) override;
-  // Values that were filled or loaded are the outer ones too, unless a checkpoint had these.
-  void publish_values() override;
   void visit_state(StateVisitor& visitor) override;
 
  private:
@@ -57,13 +54,11 @@ class DiLoCo : public Averaging {
   void apply_mean(int64_t fragment);
   bool has_same_schedule(StateVisitor& visitor) const;
 
-  ValueRow row_;
-  Memory<float> outer_;
+  // The outer values are the centre.
   Memory<float> momentum_;
   Memory<float> delta_;
-  int64_t in_flight_ = -1;     // the fragment whose mean is not applied yet; -1: none
-  std::optional<Work> mean_;   // of that fragment, until it is there
-  bool outer_loaded_ = false;  // from a checkpoint
+  int64_t in_flight_ = -1;    // the fragment whose mean is not applied yet; -1: none
+  std::optional<Work> mean_;  // of that fragment, until it is there
 };
 
 }  // namespace tutti::training

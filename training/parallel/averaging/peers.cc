@@ -17,6 +17,16 @@ int draw(uint64_t seed, int64_t exchange, int index, int limit) {
   return static_cast<int>(scale_below(bits, static_cast<uint64_t>(limit)));
 }
 
+std::vector<int> random_order(int ranks, uint64_t seed, int64_t exchange) {
+  std::vector<int> order(static_cast<size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  for (int last = ranks - 1; last > 0; --last) {
+    const int other = draw(seed, exchange, last, last + 1);
+    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(other)]);
+  }
+  return order;
+}
+
 }  // namespace
 
 std::vector<int> exponential_targets(int ranks, int64_t exchange) {
@@ -39,12 +49,7 @@ std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange) {
 }
 
 std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange) {
-  std::vector<int> order(static_cast<size_t>(ranks));
-  std::iota(order.begin(), order.end(), 0);
-  for (int last = ranks - 1; last > 0; --last) {
-    const int other = draw(seed, exchange, last, last + 1);
-    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(other)]);
-  }
+  const std::vector<int> order = random_order(ranks, seed, exchange);
   std::vector<int> partners(order.size());
   std::iota(partners.begin(), partners.end(), 0);
   for (size_t i = 0; i + 1 < order.size(); i += 2) {
@@ -56,6 +61,13 @@ std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange) {
 
 int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker) {
   return 1 + 2 * draw(seed, exchange, asker, ranks / 2);
+}
+
+std::vector<bool> random_members(int ranks, int count, uint64_t seed, int64_t exchange) {
+  const std::vector<int> order = random_order(ranks, seed, exchange);
+  std::vector<bool> drawn(order.size());
+  for (int i = 0; i < count; ++i) drawn[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
+  return drawn;
 }
 
 int left_of(int rank, int ranks) { return (rank + ranks - 1) % ranks; }

@@ -245,6 +245,7 @@ class LocalPricing {
     }
     // Sums of compressed gradients are not priced as such.
     time.sums /= count(std::max<int64_t>(1, replica_.sync.every));
+    if (replica_.sync.secure_sums) time.sums *= sizeof(uint64_t) / sizeof(float);
     // One message of all values, or one to each neighbour in the ring.
     const SyncOptions& sync = replica_.sync;
     const bool to_peers = sync.kind == SyncKind::gossip && sync.graph != GossipGraph::complete;

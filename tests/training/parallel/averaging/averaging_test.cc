@@ -12,68 +12,28 @@
 #include <utility>
 #include <vector>
 
-#include "base/mix_bits.h"
 #include "tests/training/data/folder.h"
-#include "tests/training/support/tiny_run.h"
+#include "tests/training/parallel/averaging/own_values.h"
 #include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {
 
+using testing::at;
+using testing::difference;
+using testing::distance;
+using testing::mean_of;
+using testing::plain_outer;
+using testing::Row;
+using testing::run_of;
+using testing::run_ranks;
+using testing::save_in;
+using testing::Still;
 using testing::TinyRank;
 using testing::TinyRun;
-using tutti::testing::run_ranks;
-
-using Row = std::vector<float>;
-// By rank, all values after each step.
-using Values = std::vector<std::vector<Row>>;
-
-size_t at(int64_t index) { return static_cast<size_t>(index); }
-
-TinyRun run_of(const std::string& way, double momentum = 0) {
-  TinyRun run;
-  set_way(run.replica.sync, way);
-  run.optimizer = {{"name", "sgd"}, {"momentum", momentum}};
-  run.learning_rate = 0.1;
-  run.steps = 8;
-  run.batch = 12;
-  return run;
-}
-
-TinyRun plain_outer(const std::string& way) {
-  TinyRun run = run_of(way);
-  run.replica.sync.outer_rate = 1;
-  run.replica.sync.outer_momentum = 0;
-  return run;
-}
-
-Row values_of(const Replica& replica) {
-  Row all;
-  for (const OwnedPiece& piece : replica.owned()) {
-    const auto values = piece.updated().values<float>();
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
-
-Values trained(int ranks, const TinyRun& run) {
-  Values values(at(ranks));
-  run_ranks(ranks, [&](const Job& job) {
-    TinyRank rank(job, run);
-    for (uint64_t step = 0; step < run.steps; ++step) {
-      rank.step();
-      values[at(job.rank)].push_back(values_of(rank.replica));
-    }
-  });
-  return values;
-}
-
-double difference(const Row& a, const Row& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max<double>(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
+using testing::trained;
+using testing::Values;
+using testing::values_of;
 
 TEST(Averaging, InEachStepIsSumsOfGradients) {
   for (const int ranks : {1, 2, 3, 4}) {
@@ -132,56 +92,6 @@ TEST(PostLocalSgd, AveragesGradientsUntilItsStep) {
     EXPECT_EQ(same, step <= 4 || step % 2 == 0) << "after step " << step;
   }
   EXPECT_LT(difference(values[0][3], summed[0][3]), 1e-6);
-}
-
-// With a learning rate of 0 values change by the exchanges alone.
-class Still {
- public:
-  Still(int ranks, TinyRun run) : ranks_(ranks), run_(std::move(run)) { run_.learning_rate = 0; }
-
-  // By rank: the initial values, those values plus random ones of the rank, which with `publish`
-  // are what the synchronizer begins with, and the values after each step.
-  Values values(bool publish) const {
-    Values all(at(ranks_));
-    run_ranks(ranks_, [&](const Job& job) {
-      TinyRank rank(job, run_);
-      all[at(job.rank)].push_back(values_of(rank.replica));
-      uint64_t index = 0;
-      for (const OwnedPiece& piece : rank.replica.owned()) {
-        for (float& value : piece.updated().values<float>()) {
-          const auto random = static_cast<double>(mix_bits(++index * 64 + at(job.rank)) >> 11);
-          value += static_cast<float>(random * 0x1p-53 * (job.rank + 1));
-        }
-      }
-      if (publish) rank.replica.publish();
-      all[at(job.rank)].push_back(values_of(rank.replica));
-      for (uint64_t step = 0; step < run_.steps; ++step) {
-        rank.step();
-        all[at(job.rank)].push_back(values_of(rank.replica));
-      }
-    });
-    return all;
-  }
-
- private:
-  int ranks_;
-  TinyRun run_;
-};
-
-std::vector<double> mean_of(const Values& values, size_t step) {
-  std::vector<double> mean(values[0][step].size());
-  for (const auto& of_rank : values) {
-    for (size_t i = 0; i < mean.size(); ++i) {
-      mean[i] += of_rank[step][i] / static_cast<double>(values.size());
-    }
-  }
-  return mean;
-}
-
-double distance(const Row& row, const std::vector<double>& mean) {
-  double largest = 0;
-  for (size_t i = 0; i < row.size(); ++i) largest = std::max(largest, std::abs(row[i] - mean[i]));
-  return largest;
 }
 
 TEST(Gossip, KeepsTheMeanOfAllValuesInEachStep) {
@@ -266,6 +176,37 @@ TEST(DiLoCo, FragmentsFollowTheirRule) {
   }
 }
 
+// The rules of easgd.h, in double, element by element.
+TEST(Easgd, FollowsItsRule) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const char* way : {"easgd:2", "easgd:1,0.3"}) {
+      SCOPED_TRACE(cat(way, " of ", ranks));
+      const TinyRun run = run_of(way);
+      const Values values = Still(ranks, run).values(false);
+      const double alpha = run.replica.sync.elasticity.value_or(0.9 / ranks);
+      for (size_t i = 0; i < values[0][0].size(); i += 101) {
+        double centre = values[0][0][i];
+        std::vector<double> own;
+        for (const auto& of_rank : values) own.push_back(of_rank[1][i]);
+        for (int64_t step = 1; step <= 8; ++step) {
+          if (step % run.replica.sync.every == 0) {
+            double sum = 0;
+            for (double& value : own) {
+              sum += value - centre;
+              value -= alpha * (value - centre);
+            }
+            centre += alpha * sum;
+          }
+          for (int rank = 0; rank < ranks; ++rank) {
+            ASSERT_NEAR(values[at(rank)][at(step + 1)][i], own[at(rank)], 1e-5)
+                << "element " << i << ", step " << step << ", rank " << rank;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Averaging, SendsItsValuesAlone) {
   const auto sent = [](const std::string& way, int ranks, WireFormat wire = WireFormat::plain) {
     std::vector<double> bytes;
@@ -291,6 +232,7 @@ TEST(Averaging, SendsItsValuesAlone) {
   EXPECT_EQ(sent("gossip:ring", 4), Shares(8, 2));
   EXPECT_EQ(sent("gossip:ring", 2), Shares(8, 1));
   EXPECT_EQ(sent("gossip:exp", 4), Shares(8, 1));
+  EXPECT_EQ(sent("easgd:4", 2), (Shares{0, 0, 0, 1, 0, 0, 0, 1}));
   EXPECT_THAT(
       sent("diloco:4,2,1", 2),
       ::testing::Pointwise(::testing::DoubleNear(0.01), Shares{0, 0.5, 0, 0.5, 0, 0.5, 0, 0.5}));
@@ -298,13 +240,7 @@ TEST(Averaging, SendsItsValuesAlone) {
 
 constexpr int kRanks = 3;
 constexpr int kSavedAt = 6;
-
-void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
-  std::optional<RunDirectory> run;
-  if (job.rank == 0) run.emplace(directory, RunStart{});
-  save_snapshot(rank.replica, *rank.model,
-                {.directory = run ? &*run : nullptr, .step = rank.done, .keep = 1});
-}
+constexpr double kUntrained = 5.4;  // a model of bytes begins with log(256)
 
 class AveragingState : public FolderTest {
  protected:
@@ -324,8 +260,9 @@ class AveragingState : public FolderTest {
 // In the sixth step a fragment of diloco's is under way.
 TEST_F(AveragingState, GoesOnBitForBit) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const char* way : {"local:4", "post-local:2@7", "diloco:4", "diloco:4,2,1,0.5",
-                            "gossip:ring", "gossip:exp", "gossip:random", "sgp:random"}) {
+    for (const char* way :
+         {"local:4", "post-local:2@7", "diloco:4", "diloco:4,2,1,0.5", "gossip:ring", "gossip:exp",
+          "gossip:random", "sgp:random", "easgd:4", "fedavg:4,0.5", "fedprox:4,0.1", "fedadam:4"}) {
       SCOPED_TRACE(way);
       TinyRun run = run_of(way, 0.5);
       run.replica.storage.dtype = dtype;
@@ -355,14 +292,15 @@ TEST_F(AveragingState, AnotherScheduleOfFragmentsContinues) {
       TinyRank rank(job, run_of(next));
       load_snapshot(rank.replica, *rank.model, directory_of(saved));
       rank.skip(kSavedAt);
-      EXPECT_LT(rank.step().loss, 4);
-      EXPECT_LT(rank.step().loss, 4);
+      EXPECT_LT(rank.step().loss, kUntrained);
+      EXPECT_LT(rank.step().loss, kUntrained);
     });
   }
 }
 
 TEST_F(AveragingState, OneRankContinuesBitForBit) {
-  for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:exp", "sgp:random"}) {
+  for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:exp", "sgp:random",
+                          "easgd:4", "fedavg:4", "fedprox:4,0.1", "fedadam:4"}) {
     SCOPED_TRACE(way);
     const TinyRun run = run_of(way, 0.5);
     const Values expected = trained(1, run);
@@ -384,8 +322,9 @@ TEST_F(AveragingState, OneRankContinuesBitForBit) {
 
 // Ranks of another way begin with the mean of the values, the same on all.
 TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
-  const std::vector<std::string> ways = {"allreduce",      "local:4",     "diloco:4,2,1,0.5",
-                                         "post-local:4@7", "gossip:ring", "sgp:random"};
+  const std::vector<std::string> ways = {"allreduce",      "local:4",       "diloco:4,2,1,0.5",
+                                         "post-local:4@7", "gossip:ring",   "sgp:random",
+                                         "easgd:4",        "fedprox:4,0.1", "fedadam:4"};
   for (const std::string& way : ways) {
     const TinyRun saved = run_of(way);
     save(saved);
@@ -399,8 +338,8 @@ TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
         load_snapshot(rank.replica, *rank.model, directory_of(saved));
         rank.skip(kSavedAt);
         values[at(job.rank)].push_back(values_of(rank.replica));
-        EXPECT_LT(rank.step().loss, 4);
-        EXPECT_LT(rank.step().loss, 4);
+        EXPECT_LT(rank.step().loss, kUntrained);
+        EXPECT_LT(rank.step().loss, kUntrained);
       });
       for (const auto& of_rank : values) EXPECT_EQ(of_rank[0], values[0][0]);
       if (mean.empty()) mean = values[0][0];
@@ -410,7 +349,8 @@ TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
 }
 
 TEST_F(AveragingState, AnotherNumberOfRanksContinues) {
-  for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random"}) {
+  for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random", "easgd:4",
+                          "fedavg:4", "fedadam:4"}) {
     const TinyRun run = run_of(way);
     save(run);
     for (const int ranks : {1, 2, 4}) {
@@ -419,8 +359,8 @@ TEST_F(AveragingState, AnotherNumberOfRanksContinues) {
         TinyRank rank(job, run);
         load_snapshot(rank.replica, *rank.model, directory_of(run));
         rank.skip(kSavedAt);
-        EXPECT_LT(rank.step().loss, 4);
-        EXPECT_LT(rank.step().loss, 4);
+        EXPECT_LT(rank.step().loss, kUntrained);
+        EXPECT_LT(rank.step().loss, kUntrained);
       });
     }
   }

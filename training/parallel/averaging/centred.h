@@ -1,0 +1,38 @@
+// Ranks with values of their own and a centre: a row of f32 values that all ranks have alike, and
+// from which a way of averaging measures what each rank has learned.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "training/parallel/averaging/averaging.h"
+#include "training/parallel/averaging/value_row.h"
+
+namespace tutti::training {
+
+class Centred : public Averaging {
+ public:
+  Centred(ParameterStorage& storage, const SyncOptions& options);
+
+  // Values that were filled or loaded become the centre, unless a checkpoint had one.
+  void publish_values() override;
+  void visit_state(StateVisitor& visitor) override;
+
+ protected:
+  ValueRow& values() { return values_; }
+  int64_t count() const { return values_.size(); }
+  std::span<float> centre() const { return span_of(centre_); }
+  Memory<float> allocate_row();
+  std::span<float> span_of(const Memory<float>& row) const {
+    return {row.get(), static_cast<size_t>(count())};
+  }
+  // Shows a row that all ranks have alike.
+  void visit_row(StateVisitor& visitor, const char* name, std::span<float> row) const;
+
+ private:
+  ValueRow values_;
+  Memory<float> centre_;
+  bool loaded_ = false;  // the centre, from a checkpoint
+};
+
+}  // namespace tutti::training

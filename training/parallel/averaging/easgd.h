@@ -1,0 +1,33 @@
+// Elastic averaging SGD, the synchronous form: every K updates each rank moves a part alpha of the
+// way to a centre c, and the centre moves to the ranks. Both are computed from the old values.
+//
+//   x -= alpha (x - c)                      on each rank
+//   c += alpha (sum over ranks of (x - c))
+//
+// With N ranks c moves N alpha = beta of the way to their mean; beta is 0.9 by default. The model
+// that is validated and saved is the centre.
+//
+// Zhang, Choromanska, LeCun: Deep learning with elastic averaging SGD, NeurIPS 2015, section 3.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "training/parallel/averaging/centred.h"
+
+namespace tutti::training {
+
+class Easgd : public Centred {
+ public:
+  Easgd(ParameterStorage& storage, const SyncOptions& options);
+
+  std::span<const float> shared_values() const override { return centre(); }
+
+ private:
+  void exchange(int64_t update) override;
+
+  float alpha_;
+  Memory<float> differences_;
+};
+
+}  // namespace tutti::training

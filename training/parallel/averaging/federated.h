@@ -1,0 +1,65 @@
+// Federated averaging: ranks are clients. A round is K updates; all clients begin it with the same
+// global values x and with an optimizer's state of zeros. At its end the new global values are the
+// mean of the values of the clients that were drawn for the round, weighted by the targets that
+// each learned from in it.
+//
+//   client 0   x | update ... update | 30 targets
+//   client 1   x | update ... update | not drawn       x = 3/4 (client 0's) + 1/4 (client 2's)
+//   client 2   x | update ... update | 10 targets
+//
+// A share of the clients, at least one, is drawn for each round by numbers of the run's seed. The
+// others train too, but what they did in the round does not count. The model that is validated and
+// saved is the global values.
+//
+//   fedavg    as above. K = 1 and SGD: what summed gradients give, up to rounding
+//   fedprox   mu (own values - x) is added to each gradient
+//   fedadam   the mean d of (own values - x) is a gradient for Adam without correction of its bias:
+//             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)
+//             tau is 1e-3, and v begins with tau^2
+//
+// With SyncOptions::secure_sums sums are in fixed point, of masked values (secure_sum.h).
+//
+// McMahan et al.: Communication-efficient learning of deep networks from decentralized data,
+// AISTATS 2017, algorithm 1; Li et al.: Federated optimization in heterogeneous networks, MLSys
+// 2020, algorithm 2; Reddi et al.: Adaptive federated optimization, ICLR 2021, algorithm 2.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "training/parallel/averaging/centred.h"
+
+namespace tutti::training {
+
+class Federated : public Centred {
+ public:
+  Federated(ParameterStorage& storage, const SyncOptions& options, uint64_t seed);
+
+  bool weights_values(int64_t targets) override;
+  void finish_gradients() override;
+  bool restarts_optimizer() const override { return updates() % options().every == 0; }
+  std::span<const float> shared_values() const override { return centre(); }
+  void visit_state(StateVisitor& visitor) override;
+
+ private:
+  void exchange(int64_t update) override;
+  void end_round(int64_t round);
+  // `row` becomes its sum over clients.
+  void sum(std::span<float> row, const std::vector<bool>& drawn, int64_t round);
+  int64_t sum_of_targets(int64_t own, const std::vector<bool>& drawn, int64_t round);
+  void take_mean(std::span<const float> mean);
+  void visit_targets(StateVisitor& visitor);
+
+  uint64_t seed_;
+  Memory<float> row_;
+  Memory<float> first_moment_;  // fedadam
+  Memory<float> second_moment_;
+  Memory<uint64_t> words_;  // secure sums
+  int64_t step_targets_ = 0;
+  int64_t round_targets_ = 0;  // of the round's updates so far
+  std::array<float, 2> saved_targets_ = {};
+};
+
+}  // namespace tutti::training

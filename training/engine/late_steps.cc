@@ -63,6 +63,7 @@ std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, i
   for (int64_t step = 0; step < late.count(); ++step) {
     const StepCounts own = gradients_.own_counts(late.batches(step));
     late.compute(step, late.batches(step), own.scales(1));
+    join_tied_gradients();
     weigh_own_gradients(own, late.counts(step));
     late.check(step);
     synchronizer_->finish_gradients();

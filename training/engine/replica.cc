@@ -32,9 +32,10 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 const Mesh& mesh) {
   check_rounding(options);
-  const bool is_cut = mesh.size(Axis::data) < mesh.world().size();
-  check_averages(options, is_cut);
-  check_servers(options, mesh.world().size(), is_cut);
+  const int stages = mesh.size(Axis::pipeline);
+  const bool is_cut = mesh.size(Axis::data) * stages < mesh.world().size();
+  check_averages(options, is_cut, stages);
+  check_servers(options, mesh.world().size(), is_cut || stages > 1);
   check_cuts(model, mesh.place());
   check_experts(model, options);
   std::vector<int> cut = options.pipeline.cut;

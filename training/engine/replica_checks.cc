@@ -56,7 +56,7 @@ void check_experts(Model& model, const ReplicaOptions& options) {
                .remedy = "give --balance-loss 0, or take a synchronous schedule"});
 }
 
-void check_averages(const ReplicaOptions& options, bool cut) {
+void check_averages(const ReplicaOptions& options, bool cut, int stages) {
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
     if (!found || !options.sync.has_own_values()) return;
     throw Error(ErrorCode::invalid_argument, cat(text_of(options.sync), " does not go with ", what),
@@ -64,8 +64,11 @@ void check_averages(const ReplicaOptions& options, bool cut) {
                  .remedy = cat("leave out --sync, or ", remedy)});
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
-  refuse(cut, "a model that is cut over ranks",
-         "give one rank the whole model, without --pp, --tp, --cp and --ep");
+  refuse(cut, "layers that are cut over ranks", "--tp, --cp and --ep");
+  refuse(stages > 1 && options.sync.kind == SyncKind::async_gossip, "a pipeline", "--pp");
+  const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);
+  refuse(stages > 1 && schedule.updates != pipeline::Updates::flushed,
+         cat("the schedule ", schedule.name), "take a synchronous schedule");
   refuse(options.stochastic_rounding, "parameters in bf16 without masters",
          "--stochastic-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",

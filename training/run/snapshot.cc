@@ -52,6 +52,13 @@ struct Path {
   std::string first, second;
 };
 
+// Stages of a pipeline have rows of their own where ranks keep together otherwise than by sums.
+std::string name_of_row(Replica& replica, const std::string& row) {
+  Mesh& mesh = replica.mesh();
+  const bool is_of_stage = mesh.size(Axis::pipeline) > 1 && row.starts_with("sync.");
+  return is_of_stage ? cat(row, ".stage", mesh.place(Axis::pipeline)) : row;
+}
+
 class Saver : public StateVisitor {
  public:
   Saver(Replica& replica, int64_t step, Json& state)
@@ -74,7 +81,8 @@ class Saver : public StateVisitor {
                        values_of(piece), piece.spec->slice()});
     }
   }
-  void row(const std::string& name, Tensor values, RowKind kind) override {
+  void row(const std::string& row, Tensor values, RowKind kind) override {
+    const std::string name = name_of_row(replica_, row);
     const int64_t count = values.cols;
     if (kind == RowKind::same) {
       if (replica_.leads_stage()) saved.push_back({name, {count}, 0, values});
@@ -99,7 +107,9 @@ class StateLoader : public StateVisitor {
 
   int64_t step() const override { return step_; }
   bool saves() const override { return false; }
-  bool has(const std::string& row) const override { return source_.has(row); }
+  bool has(const std::string& row) const override {
+    return source_.has(name_of_row(replica_, row));
+  }
   void number(const std::string& name, double& value, double otherwise) override {
     value = Path(name).read(state_, otherwise);
   }
@@ -114,7 +124,8 @@ class StateLoader : public StateVisitor {
       read_slice(source_, name, piece.spec->slice(), piece.piece.first, values_of(piece));
     }
   }
-  void row(const std::string& name, Tensor values, RowKind kind) override {
+  void row(const std::string& row, Tensor values, RowKind kind) override {
+    const std::string name = name_of_row(replica_, row);
     if (kind != RowKind::same) return own_row(name, values, kind);
     stored(source_, name, {values.cols});
     source_.read(name, 0, values);

@@ -22,7 +22,7 @@ void Centred::visit_row(StateVisitor& visitor, const char* name, std::span<float
 
 void Centred::visit_state(StateVisitor& visitor) {
   Averaging::visit_state(visitor);
-  if (!takes_own_values()) return;
+  if (!takes_own_values() || !visitor.has("sync.outer")) return;
   visit_row(visitor, "sync.outer", centre());
   loaded_ = !visitor.saves();
 }

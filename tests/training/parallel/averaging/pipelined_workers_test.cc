@@ -1,0 +1,118 @@
+// Ranks with values of their own where each of them is a pipeline: what stages change is not seen.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/support/ranks.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/models/gpt.h"
+#include "training/run/trainer.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::Deterministic;
+using ::testing::HasSubstr;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+constexpr int kWorkers = 2;
+constexpr uint64_t kSteps = 12;
+
+TrainOptions options_of(const std::string& way) {
+  TrainOptions options;
+  options.samples = kSteps * 8;
+  options.batch = 8;
+  options.micro_batch = 1;
+  options.schedule = {.peak = 3e-3};
+  options.flush_every = 4;
+  options.validation_samples = 10;
+  options.replica.clip = 0.5;
+  set_way(options.replica.sync, way);
+  return options;
+}
+
+struct Ended {
+  std::vector<double> losses;
+  double validation = 0;
+  bool operator==(const Ended&) const = default;
+};
+
+Ended train_as_rank(const Job& job, const TrainOptions& options, int stages) {
+  const Mesh mesh(Communicator::init(job), {.pipeline = stages});
+  Gpt model(testing::tiny_gpt(), mesh.place());
+  const std::unique_ptr<DataSet> data = testing::tiny_data();
+  Ended ended;
+  const TrainResult result =
+      train(mesh, model, {data.get()}, options,
+            [&](const StepReport& report) { ended.losses.push_back(report.result.loss); });
+  ended.validation = result.validation.loss;
+  return ended;
+}
+
+Ended trained(const TrainOptions& options, int stages) {
+  std::vector<Ended> ended(static_cast<size_t>(kWorkers * stages));
+  run_ranks(kWorkers * stages, [&](const Job& job) {
+    ended[static_cast<size_t>(job.rank)] = train_as_rank(job, options, stages);
+  });
+  for (const Ended& rank : ended) EXPECT_EQ(rank, ended.front());
+  return ended.front();
+}
+
+class PipelinedWorkers : public FolderTest {};
+
+TEST_F(PipelinedWorkers, TrainAsWholeModelsDo) {
+  const Deterministic deterministic;
+  for (const std::string way :
+       {"local:3", "post-local:2@4", "diloco:4", "diloco:4,1,2,0.5", "gossip:random", "gossip:ring",
+        "sgp", "easgd:3", "fedavg:4", "fedprox:4,0.1"}) {
+    SCOPED_TRACE(way);
+    const Ended whole = trained(options_of(way), 1);
+    EXPECT_LT(whole.losses.back(), 0.95 * whole.losses.front()) << "it learns";
+    const Ended piped = trained(options_of(way), 2);
+    EXPECT_LT(testing::relative_difference(piped.losses, whole.losses), 1e-5);
+    EXPECT_NEAR(piped.validation, whole.validation, 1e-5 * whole.validation);
+  }
+}
+
+TEST_F(PipelinedWorkers, GoOnFromACheckpointBitForBit) {
+  for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedadam:4"}) {
+    SCOPED_TRACE(way);
+    TrainOptions options = options_of(way);
+    if (way == "fedadam:4") options.replica.sync.outer_rate = 0.01;
+    options.checkpoint = path("run-" + way);
+    options.checkpoint_every = 6;
+    options.keep = 0;
+    const Ended whole = trained(options, 2);
+    options.resume = true;
+    options.resume_step = 6;
+    const Ended rest = trained(options, 2);
+    EXPECT_EQ(rest.validation, whole.validation);
+    EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 6, whole.losses.end()));
+  }
+}
+
+TEST_F(PipelinedWorkers, RefuseWhatDoesNotGoTogether) {
+  const auto refusal = [](const TrainOptions& options) {
+    const auto errors =
+        run_ranks_catching(4, [&](const Job& job) { train_as_rank(job, options, 2); });
+    return errors.front() ? std::string(errors.front()->what()) : "";
+  };
+  EXPECT_THAT(refusal(options_of("adpsgd")), HasSubstr("does not go with a pipeline"));
+  EXPECT_THAT(refusal(options_of("ps")), HasSubstr("a model that is cut over ranks"));
+  TrainOptions late = options_of("local:3");
+  late.replica.pipeline.schedule = "pipedream-2bw";
+  EXPECT_THAT(refusal(late), HasSubstr("does not go with the schedule pipedream-2bw"));
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -32,10 +32,7 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 const Mesh& mesh) {
   check_rounding(options);
-  const int stages = mesh.size(Axis::pipeline);
-  const bool is_cut = mesh.size(Axis::data) * stages < mesh.world().size();
-  check_averages(options, is_cut, stages);
-  check_servers(options, mesh.world().size(), is_cut || stages > 1);
+  check_servers(options, mesh.world().size(), mesh.size(Axis::data) < mesh.world().size());
   check_cuts(model, mesh.place());
   check_experts(model, options);
   std::vector<int> cut = options.pipeline.cut;
@@ -43,6 +40,8 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   const pipeline::Placement placement =
       make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
   check_schedule(options, placement);
+  check_averages(options, sums_over_others(model, placement),
+                 mesh.world().size() / mesh.size(Axis::data));
   return placement;
 }
 

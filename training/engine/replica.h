@@ -110,9 +110,11 @@ struct MemoryReport {
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
 // or with a model that is placed like this. Every rank finds the same.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// The same for averages of values, where a model may be cut over ranks within a stage, or over so
-// many stages; for a communication hook, for the scale of what it sums, and for rounding.
-void check_averages(const ReplicaOptions& options, bool cut, int stages);
+// The same for averages of values among workers of so many ranks each; for a communication hook,
+// for the scale of what it sums, and for rounding. `sums`: of some parameters the ranks of a worker
+// sum their gradients.
+void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker);
+bool sums_over_others(const Model& model, const pipeline::Placement& placement);
 // The same for parameter servers, on so many ranks.
 void check_servers(const ReplicaOptions& options, int ranks, bool cut);
 void check_updates(const ReplicaOptions& options, const Optimizer& optimizer);

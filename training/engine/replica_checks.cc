@@ -1,5 +1,7 @@
 // What does not go together in a replica.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -56,7 +58,14 @@ void check_experts(Model& model, const ReplicaOptions& options) {
                .remedy = "give --balance-loss 0, or take a synchronous schedule"});
 }
 
-void check_averages(const ReplicaOptions& options, bool cut, int stages) {
+bool sums_over_others(const Model& model, const pipeline::Placement& placement) {
+  const MeshPlace& mesh = model.parameters().mesh();
+  if (mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1) return true;
+  const GroupTable groups = parameter_groups(model.parameters().specs(), placement.parameters);
+  return std::ranges::any_of(groups.axes, [](AxisSet axes) { return axes != kBatchAxes; });
+}
+
+void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker) {
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
     if (!found || !options.sync.has_own_values()) return;
     throw Error(ErrorCode::invalid_argument, cat(text_of(options.sync), " does not go with ", what),
@@ -64,11 +73,12 @@ void check_averages(const ReplicaOptions& options, bool cut, int stages) {
                  .remedy = cat("leave out --sync, or ", remedy)});
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
-  refuse(cut, "layers that are cut over ranks", "--tp, --cp and --ep");
-  refuse(stages > 1 && options.sync.kind == SyncKind::async_gossip, "a pipeline", "--pp");
+  refuse(sums, "gradients that are summed over ranks along other axes", "--sp, --cp and --ep");
+  refuse(ranks_of_a_worker > 1 && options.sync.kind == SyncKind::async_gossip,
+         "a model that is cut over ranks", "--pp and --tp");
   const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);
-  refuse(stages > 1 && schedule.updates != pipeline::Updates::flushed,
-         cat("the schedule ", schedule.name), "take a synchronous schedule");
+  refuse(schedule.updates != pipeline::Updates::flushed, cat("the schedule ", schedule.name),
+         "take a synchronous schedule");
   refuse(options.stochastic_rounding, "parameters in bf16 without masters",
          "--stochastic-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",

@@ -45,7 +45,6 @@ void Replica::visit_own_values(StateVisitor& visitor) {
   const std::vector<std::string> kinds = this->kinds();
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     for (const OwnedPiece& piece : owned()) {
-      if (visitor.saves() && piece.copy) continue;
       const std::string name = "own." + kinds[kind] + "." + piece.spec->name;
       if (!visitor.has(name)) return;
       visitor.row(name, values_of(piece, kind), RowKind::averaged);

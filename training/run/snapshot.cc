@@ -52,12 +52,21 @@ struct Path {
   std::string first, second;
 };
 
-// Stages of a pipeline have rows of their own where ranks keep together otherwise than by sums.
-std::string name_of_row(Replica& replica, const std::string& row) {
-  Mesh& mesh = replica.mesh();
-  const bool is_of_stage = mesh.size(Axis::pipeline) > 1 && row.starts_with("sync.");
-  return is_of_stage ? cat(row, ".stage", mesh.place(Axis::pipeline)) : row;
-}
+// Where a worker is several ranks, what they keep from step to step to stay together with others is
+// of their own parts of the model.
+struct RowName {
+  RowName(Replica& replica, const std::string& row) : text(row) {
+    if (!row.starts_with("sync.") && !row.starts_with("own.")) return;
+    Mesh& mesh = replica.mesh();
+    if (mesh.size(Axis::pipeline) > 1) text += cat(".stage", mesh.place(Axis::pipeline));
+    if (mesh.size(Axis::tensor) == 1) return;
+    text += cat(".tensor", mesh.place(Axis::tensor));
+    of_each_tensor_rank = true;
+  }
+
+  std::string text;
+  bool of_each_tensor_rank = false;
+};
 
 class Saver : public StateVisitor {
  public:
@@ -82,13 +91,14 @@ class Saver : public StateVisitor {
     }
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
-    const std::string name = name_of_row(replica_, row);
+    const RowName name(replica_, row);
+    if (!name.of_each_tensor_rank && !replica_.first_of_model()) return;
     const int64_t count = values.cols;
-    if (kind == RowKind::same) {
-      if (replica_.leads_stage()) saved.push_back({name, {count}, 0, values});
-    } else if (replica_.first_of_model()) {
-      saved.push_back(
-          {name, {replica_.group_size(), count}, replica_.group_rank() * count, values});
+    const int rank = replica_.group_rank();
+    if (kind != RowKind::same) {
+      saved.push_back({name.text, {replica_.group_size(), count}, rank * count, values});
+    } else if (rank == 0) {
+      saved.push_back({name.text, {count}, 0, values});
     }
   }
 
@@ -108,7 +118,7 @@ class StateLoader : public StateVisitor {
   int64_t step() const override { return step_; }
   bool saves() const override { return false; }
   bool has(const std::string& row) const override {
-    return source_.has(name_of_row(replica_, row));
+    return source_.has(RowName(replica_, row).text);
   }
   void number(const std::string& name, double& value, double otherwise) override {
     value = Path(name).read(state_, otherwise);
@@ -125,7 +135,7 @@ class StateLoader : public StateVisitor {
     }
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
-    const std::string name = name_of_row(replica_, row);
+    const std::string name = RowName(replica_, row).text;
     if (kind != RowKind::same) return own_row(name, values, kind);
     stored(source_, name, {values.cols});
     source_.read(name, 0, values);

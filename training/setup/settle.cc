@@ -174,9 +174,9 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
   const MeshShape& mesh = options.mesh;
-  const int cut = mesh.tensor * mesh.context * mesh.expert;
-  check_averages(replica, cut > 1, stages);
-  check_servers(replica, data_ranks * cut * stages, cut * stages > 1);
+  check_averages(replica, sums_over_others(model, placement), stages * mesh.tensor);
+  const int others = stages * mesh.tensor * mesh.context * mesh.expert;
+  check_servers(replica, data_ranks * others, others > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
     check_patterns(options.training.compression_only, model.parameters().specs());

@@ -1,4 +1,5 @@
-// Ranks with values of their own where each of them is a pipeline: what stages change is not seen.
+// Ranks with values of their own where each worker is a pipeline, or several tensor ranks: what is
+// cut is not seen.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +48,8 @@ struct Ended {
   bool operator==(const Ended&) const = default;
 };
 
-Ended train_as_rank(const Job& job, const TrainOptions& options, int stages) {
-  const Mesh mesh(Communicator::init(job), {.pipeline = stages});
+Ended train_as_rank(const Job& job, const TrainOptions& options, const MeshShape& worker) {
+  const Mesh mesh(Communicator::init(job), worker);
   Gpt model(testing::tiny_gpt(), mesh.place());
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   Ended ended;
@@ -59,59 +60,68 @@ Ended train_as_rank(const Job& job, const TrainOptions& options, int stages) {
   return ended;
 }
 
-Ended trained(const TrainOptions& options, int stages) {
-  std::vector<Ended> ended(static_cast<size_t>(kWorkers * stages));
-  run_ranks(kWorkers * stages, [&](const Job& job) {
-    ended[static_cast<size_t>(job.rank)] = train_as_rank(job, options, stages);
+constexpr MeshShape kPipeline{.pipeline = 2};
+constexpr MeshShape kTensor{.tensor = 2};
+constexpr MeshShape kBoth{.tensor = 2, .pipeline = 2};
+
+Ended trained(const TrainOptions& options, const MeshShape& worker) {
+  const int ranks = kWorkers * worker.tensor * worker.pipeline;
+  std::vector<Ended> ended(static_cast<size_t>(ranks));
+  run_ranks(ranks, [&](const Job& job) {
+    ended[static_cast<size_t>(job.rank)] = train_as_rank(job, options, worker);
   });
   for (const Ended& rank : ended) EXPECT_EQ(rank, ended.front());
   return ended.front();
 }
 
-class PipelinedWorkers : public FolderTest {};
+class CutWorkers : public FolderTest {};
 
-TEST_F(PipelinedWorkers, TrainAsWholeModelsDo) {
+TEST_F(CutWorkers, TrainAsWholeModelsDo) {
   const Deterministic deterministic;
   for (const std::string way :
        {"local:3", "post-local:2@4", "diloco:4", "diloco:4,1,2,0.5", "gossip:random", "gossip:ring",
         "sgp", "easgd:3", "fedavg:4", "fedprox:4,0.1"}) {
     SCOPED_TRACE(way);
-    const Ended whole = trained(options_of(way), 1);
+    const Ended whole = trained(options_of(way), {});
     EXPECT_LT(whole.losses.back(), 0.95 * whole.losses.front()) << "it learns";
-    const Ended piped = trained(options_of(way), 2);
-    EXPECT_LT(testing::relative_difference(piped.losses, whole.losses), 1e-5);
-    EXPECT_NEAR(piped.validation, whole.validation, 1e-5 * whole.validation);
+    for (const MeshShape& worker : {kPipeline, kTensor, kBoth}) {
+      SCOPED_TRACE(cat(worker.tensor, " tensor ranks, ", worker.pipeline, " stages"));
+      const Ended cut = trained(options_of(way), worker);
+      EXPECT_LT(testing::relative_difference(cut.losses, whole.losses), 1e-5);
+      EXPECT_NEAR(cut.validation, whole.validation, 1e-5 * whole.validation);
+    }
   }
 }
 
-TEST_F(PipelinedWorkers, GoOnFromACheckpointBitForBit) {
+TEST_F(CutWorkers, GoOnFromACheckpointBitForBit) {
   for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedadam:4"}) {
     SCOPED_TRACE(way);
+    const MeshShape worker = way == "sgp" ? kPipeline : way == "easgd:3" ? kTensor : kBoth;
     TrainOptions options = options_of(way);
     if (way == "fedadam:4") options.replica.sync.outer_rate = 0.01;
     options.checkpoint = path("run-" + way);
     options.checkpoint_every = 6;
     options.keep = 0;
-    const Ended whole = trained(options, 2);
+    const Ended whole = trained(options, worker);
     options.resume = true;
     options.resume_step = 6;
-    const Ended rest = trained(options, 2);
+    const Ended rest = trained(options, worker);
     EXPECT_EQ(rest.validation, whole.validation);
     EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 6, whole.losses.end()));
   }
 }
 
-TEST_F(PipelinedWorkers, RefuseWhatDoesNotGoTogether) {
+TEST_F(CutWorkers, RefuseWhatDoesNotGoTogether) {
   const auto refusal = [](const TrainOptions& options) {
     const auto errors =
-        run_ranks_catching(4, [&](const Job& job) { train_as_rank(job, options, 2); });
+        run_ranks_catching(4, [&](const Job& job) { train_as_rank(job, options, kPipeline); });
     return errors.front() ? std::string(errors.front()->what()) : "";
   };
-  EXPECT_THAT(refusal(options_of("adpsgd")), HasSubstr("does not go with a pipeline"));
+  EXPECT_THAT(refusal(options_of("adpsgd")), HasSubstr("does not go with a model that is cut"));
   EXPECT_THAT(refusal(options_of("ps")), HasSubstr("a model that is cut over ranks"));
   TrainOptions late = options_of("local:3");
   late.replica.pipeline.schedule = "pipedream-2bw";
-  EXPECT_THAT(refusal(late), HasSubstr("does not go with the schedule pipedream-2bw"));
+  EXPECT_THAT(refusal(late), HasSubstr("does not go with"));
 }
 
 }  // namespace

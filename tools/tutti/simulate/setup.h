@@ -1,5 +1,5 @@
-// What the two faces of `tutti simulate` share: collectives (simulate.cc) and training steps
-// (train.cc).
+// What the faces of `tutti simulate` share: collectives (simulate.cc), training steps (train.cc),
+// and ways in which data-parallel ranks keep together (sync.cc).
 #pragma once
 
 #include <algorithm>
@@ -56,6 +56,8 @@ struct SimulateOptions {
   int zero = 0;
   double optimizer_us = 0;
   bool recomputes = false;
+  std::string sync;  // ways
+  int64_t updates = 100;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
   // Nothing makes some ranks, links or messages different from others.
@@ -75,6 +77,7 @@ struct SimulatedNetwork {
   std::unique_ptr<Network> network;
   int ranks = 1;
   SimulationOptions simulation;
+  std::vector<double> slowdowns;  // by rank: how many times as long it computes
   // Of a host, that may be played as one: 1 where something makes them different.
   int alike = 1;
 };
@@ -140,7 +143,8 @@ std::vector<Row> play_each(const SimulateOptions& options,
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
 
-// `tutti simulate train`.
+// `tutti simulate train`, without and with --sync.
 int simulate_train(const SimulateOptions& options);
+int simulate_sync(const SimulateOptions& options);
 
 }  // namespace tutti::tool

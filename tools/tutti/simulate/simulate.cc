@@ -1,5 +1,5 @@
 // tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
-// the command's options, also those of training steps (train.cc).
+// the command's options, also those of training steps (train.cc, sync.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -213,7 +213,10 @@ constexpr char kFooter[] =
     "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 "
     "--seed 1\n"
     "  tutti simulate train --topology fat-tree:hosts=128,gpus=8 --pp 8 --micro-batches 32 \\\n"
-    "    --forward-us 4000 --backward-us 8000 --activation-bytes 16M --gradient-bytes 500M";
+    "    --forward-us 4000 --backward-us 8000 --activation-bytes 16M --gradient-bytes 500M\n"
+    "  tutti simulate train --topology fat-tree:hosts=8,gpus=8 --sync "
+    "allreduce,ssp:3,async,local:16 \\\n"
+    "    --forward-us 4000 --backward-us 8000 --gradient-bytes 100M --straggler 3:x4";
 
 void add_training(Command command, SimulateOptions& o) {
   constexpr const char* kGroup = "A training step (train)";
@@ -267,6 +270,24 @@ void add_training(Command command, SimulateOptions& o) {
   add("--optimizer-us", o.optimizer_us, "of a rank, after its gradients are summed");
   command.add_flag("--recompute", o.recomputes, "a backward computes the chunk's forward once more")
       .group(kGroup);
+  add("--sync", o.sync,
+      "time to --updates for each way in which data-parallel ranks keep together: allreduce, "
+      "ps[:S], ssp:B[:S], async[:S], local:K, diloco:H, gossip:GRAPH, sgp")
+      .type_name("WAY,..");
+  add("--updates", o.updates, "with --sync: updates of the model")
+      .between(1, 1'000'000)
+      .show_default();
+}
+
+// With --sync each rank has the whole model, and its updates take no time.
+void refuse_what_no_way_has(const Command& command) {
+  for (const char* option :
+       {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--backward-weight-us",
+        "--activation-bytes", "--bucket-bytes", "--zero", "--optimizer-us"}) {
+    if (command.count(option) > 0) {
+      throw UsageError(cat("--sync excludes ", option, ": all ranks are data-parallel"));
+    }
+  }
 }
 
 void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
@@ -278,7 +299,8 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   for (const char* option :
        {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--micro-batches",
         "--forward-us", "--backward-us", "--backward-weight-us", "--activation-bytes",
-        "--gradient-bytes", "--bucket-bytes", "--zero", "--optimizer-us", "--recompute"}) {
+        "--gradient-bytes", "--bucket-bytes", "--zero", "--optimizer-us", "--recompute", "--sync",
+        "--updates"}) {
     if (!train && command.count(option) > 0) {
       throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
     }
@@ -286,7 +308,16 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   for (const char* option : {"--bytes", "--root", "--slices", "--overhead", "--reduce-bandwidth"}) {
     if (train && command.count(option) > 0) throw UsageError(cat("train excludes ", option));
   }
+  const bool slow = std::ranges::any_of(
+      o.stragglers, [](const std::string& text) { return text.find(":x") != text.npos; });
+  if (o.sync.empty() && slow) {
+    throw UsageError("--straggler RANK:xF is of `tutti simulate train --sync`; without, RANK:US");
+  }
   if (!train) return;
+  if (!o.sync.empty()) refuse_what_no_way_has(command);
+  if (o.sync.empty() && command.count("--updates") > 0) {
+    throw UsageError("--updates has no effect without --sync");
+  }
   for (const char* option : {"--sp", "--blocks"}) {
     if (o.tensor == 1 && command.count(option) > 0) {
       throw UsageError(cat(option, " has no effect without --tp"));
@@ -375,7 +406,10 @@ void add_simulate(CommandLine& line) {
   command.add_option("--slow", o->slow, "a link, or all of a node, that much slower")
       .type_name("LINK:FACTOR")
       .one_each_time();
-  command.add_option("--straggler", o->stragglers, "a rank that begins late")
+  command
+      .add_option(
+          "--straggler", o->stragglers,
+          "a rank that begins late; with --sync also RANK:xF, one that computes F times as long")
       .type_name("RANK:US")
       .one_each_time();
   command.add_option("--jitter", o->jitter, "each message varies by up to so many percent")
@@ -407,7 +441,8 @@ void add_simulate(CommandLine& line) {
       }
       o->topology = network_of(load_cluster(o->topology, o->ranks));
     }
-    return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
+    if (o->what != kTrain) return Play(*o).run();
+    return o->sync.empty() ? simulate_train(*o) : simulate_sync(*o);
   });
 }
 

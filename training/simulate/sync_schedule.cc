@@ -25,6 +25,26 @@ constexpr Step kNone = -1;
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
+enum class Pattern { all_reduces, exchanges, servers };
+
+Pattern pattern_of(const SyncOptions& way) {
+  switch (way.kind) {
+    case SyncKind::allreduce:
+    case SyncKind::local:
+    case SyncKind::diloco:
+      return Pattern::all_reduces;
+    case SyncKind::gossip:
+      return way.graph == GossipGraph::complete ? Pattern::all_reduces : Pattern::exchanges;
+    case SyncKind::push_sum:
+      return Pattern::exchanges;
+    case SyncKind::server:
+    case SyncKind::stale:
+    case SyncKind::async:
+      return Pattern::servers;
+  }
+  throw Error(ErrorCode::unsupported, cat(text_of(way), " cannot be simulated"));
+}
+
 // An all-reduce that begins after an update; its mean is used from the end of update `used_at` on.
 struct Sum {
   double bytes = 0;
@@ -37,6 +57,7 @@ class Builder {
           int64_t most_steps)
       : work_(work),
         way_(work.way),
+        pattern_(pattern_of(work.way)),
         steps_(steps),
         ranks_(work.ranks()),
         roles_(work.roles()),
@@ -44,7 +65,7 @@ class Builder {
         joint_(ranks_),
         last_(index(ranks_), kNone),
         ends_(index(roles_.workers())) {
-    if (!all_reduces() || ranks_ == 1) return;
+    if (pattern_ != Pattern::all_reduces || ranks_ == 1) return;
     all_ranks_.resize(index(ranks_));
     std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
     const Shape shape{.ranks = ranks_, .layout = tutti::Layout::of(places)};
@@ -53,7 +74,7 @@ class Builder {
 
   SyncSchedule build() {
     refuse_if_too_long();
-    if (way_.has_servers()) {
+    if (pattern_ == Pattern::servers) {
       add_servers();
     } else {
       for (int64_t update = 1; update <= work_.updates; ++update) add_update(update);
@@ -66,12 +87,6 @@ class Builder {
   }
 
  private:
-  bool all_reduces() const {
-    return way_.kind == SyncKind::allreduce || way_.kind == SyncKind::local ||
-           way_.kind == SyncKind::diloco ||
-           (way_.kind == SyncKind::gossip && way_.graph == GossipGraph::complete);
-  }
-
   // The all-reduce that follows an update, if its mean is used before the end.
   std::optional<Sum> sum_after(int64_t update) const {
     if (ranks_ == 1) return std::nullopt;
@@ -89,13 +104,19 @@ class Builder {
   }
 
   void refuse_if_too_long() const {
+    const auto updates = static_cast<double>(work_.updates);
     double count = 0;
-    if (way_.has_servers()) {
-      for (const int64_t steps : steps_) count += static_cast<double>(steps);
-      count *= 2 + 4.0 * roles_.servers();
-    } else {
-      count = static_cast<double>(work_.updates) * ranks_ * (all_reduces() ? 2 : 7);
-      if (all_reduces()) count += sums() * (sum_.steps() + 2.0 * ranks_);
+    switch (pattern_) {
+      case Pattern::all_reduces:
+        count = updates * ranks_ + sums() * (sum_.steps() + 3.0 * ranks_);
+        break;
+      case Pattern::exchanges:
+        count = updates * ranks_ * (way_.graph == GossipGraph::ring ? 7 : 4);
+        break;
+      case Pattern::servers:
+        for (const int64_t steps : steps_) count += static_cast<double>(steps);
+        count *= 2 + 4.0 * roles_.servers();
+        break;
     }
     if (count <= static_cast<double>(most_steps_)) return;
     throw Error(ErrorCode::unsupported,
@@ -128,16 +149,16 @@ class Builder {
 
   void add_update(int64_t update) {
     for (int32_t rank = 0; rank < ranks_; ++rank) compute(rank);
-    if (all_reduces()) {
+    if (pattern_ == Pattern::all_reduces) {
       average(update);
-    } else if (way_.kind == SyncKind::push_sum) {
-      exchange(way_.graph == GossipGraph::random ? random_targets(ranks_, work_.seed, update)
-                                                 : exponential_targets(ranks_, update));
     } else if (way_.graph == GossipGraph::ring) {
       exchange_with_neighbours();
+    } else if (way_.graph == GossipGraph::exponential) {
+      exchange(exponential_targets(ranks_, update));
+    } else if (way_.kind == SyncKind::push_sum) {
+      exchange(random_targets(ranks_, work_.seed, update));
     } else {
-      exchange(way_.graph == GossipGraph::random ? random_pairs(ranks_, work_.seed, update)
-                                                 : exponential_targets(ranks_, update));
+      exchange(random_pairs(ranks_, work_.seed, update));
     }
     for (int32_t rank = 0; rank < ranks_; ++rank) ends_[index(rank)].push_back(last_[index(rank)]);
   }
@@ -260,6 +281,7 @@ class Builder {
 
   const SyncWork& work_;
   const SyncOptions& way_;
+  Pattern pattern_;
   const std::vector<int64_t>& steps_;
   int32_t ranks_;
   Roles roles_;

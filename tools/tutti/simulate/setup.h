@@ -17,11 +17,14 @@
 #include "collectives/simulate/rounds.h"
 #include "collectives/simulate/simulate.h"
 #include "topology/networks/network.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 
+inline constexpr char kTrain[] = "train";
+
 struct SimulateOptions {
-  std::string what;  // a collective, or "train"
+  std::string what;  // a collective, or kTrain
   std::string topology;
   std::string gpu;  // a class, in place of a topology
   std::optional<int> ranks;
@@ -56,7 +59,7 @@ struct SimulateOptions {
   int zero = 0;
   double optimizer_us = 0;
   bool recomputes = false;
-  std::string sync;  // ways
+  std::vector<std::string> sync;  // ways
   int64_t updates = 100;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
@@ -142,6 +145,10 @@ std::vector<Row> play_each(const SimulateOptions& options,
 // `tutti simulate --gpu`, where nothing is in trouble.
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
+
+void add_train_options(Command command, SimulateOptions& options);
+// Throws UsageError for options that do not fit together, or the collective.
+void check_train_options(const Command& command, const SimulateOptions& options);
 
 // `tutti simulate train`, without and with --sync.
 int simulate_train(const SimulateOptions& options);

@@ -46,9 +46,9 @@ struct AllReduceRow {
 };
 
 // A number belongs to the way before it: "allreduce,diloco:50,4,2" has two ways.
-std::vector<SyncOptions> ways_in(const std::string& text) {
+std::vector<SyncOptions> ways_in(const std::vector<std::string>& parts) {
   std::vector<std::string> texts;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : parts) {
     const bool is_number = !part.empty() && std::isdigit(static_cast<unsigned char>(part[0])) != 0;
     if (is_number && !texts.empty()) {
       texts.back() += cat(',', part);
@@ -150,8 +150,9 @@ class SyncPlay {
       if (slowdown != 1) slow += cat(", rank ", rank, " x", slowdown);
     }
     std::printf(
-        "train on %s: %d data-parallel ranks, %lld updates, %g us a step%s, all-reduce by %s\n",
-        o_.topology.c_str(), on_.ranks, static_cast<long long>(o_.updates), step_us_, slow.c_str(),
+        "train on %s: %d data-parallel rank%s, %lld update%s, %g us a step%s, all-reduce by %s\n",
+        o_.topology.c_str(), on_.ranks, on_.ranks == 1 ? "" : "s",
+        static_cast<long long>(o_.updates), o_.updates == 1 ? "" : "s", step_us_, slow.c_str(),
         work_.all_reduce->name.c_str());
     std::printf("%-18s %16s %12s %12s %14s %14s %16s  %s\n", "way", "time us", "updates/s",
                 "x allreduce", "fastest waits", "slowest waits", "bytes sent", "busiest link");
@@ -173,7 +174,7 @@ class SyncPlay {
     Json json = {{"sync", text_of(row.way)},
                  {"time_us", row.time_us()},
                  {"updates_per_second", updates_per_second(row)},
-                 {"to_allreduce", to_all_reduce(row)},
+                 {"ratio_to_allreduce", to_all_reduce(row)},
                  {"fastest_waits", row.fastest_waits},
                  {"slowest_waits", row.slowest_waits},
                  {"bytes_sent", network.bytes_sent},

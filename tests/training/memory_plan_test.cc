@@ -105,9 +105,9 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
               (stage < 2 ? 0.02 : 0.05) * static_cast<double>(total(measured)));
 }
 
-TEST(OwnValuesMemoryPlans, AreWhatARunTakes) {
-  for (const char* way :
-       {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete", "sgp"}) {
+TEST(SyncMemoryPlans, AreWhatARunTakes) {
+  for (const char* way : {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete",
+                          "sgp", "ps", "ssp:2", "async"}) {
     const std::unique_ptr<DataSet> data = testing::tiny_data();
     TrainOptions options;
     options.micro_batch = 4;
@@ -127,6 +127,8 @@ TEST(OwnValuesMemoryPlans, AreWhatARunTakes) {
     for (uint64_t example = 0; example < 4; ++example) data->add(example, 0, batch);
     const MemoryReport planned = MemoryPlan(model, batch.view(), options, 1).of(place);
     EXPECT_EQ(planned.compression, measured.compression) << way;
+    EXPECT_EQ(planned.storage.masters, measured.storage.masters) << way;
+    EXPECT_EQ(planned.optimizer, measured.optimizer) << way;
   }
 }
 

@@ -140,6 +140,8 @@ int64_t copies_of_values(const SyncOptions& options) {
     case SyncKind::diloco:
     case SyncKind::push_sum:
       return 3;
+    case SyncKind::async_gossip:
+      return 5;
   }
   return 0;
 }
@@ -155,6 +157,9 @@ void set_way(SyncOptions& options, const std::string& text) {
                   .replay = options.replay};
   if (name == "allreduce") {
     Words(text, ",").count(0, 0, "give allreduce alone");
+  } else if (name == "adpsgd") {
+    way.kind = SyncKind::async_gossip;
+    Words(text, ",").count(0, 0, "give adpsgd alone");
   } else if (name == "ps" || name == "ssp" || name == "async") {
     way.kind = name == "ps"    ? SyncKind::server
                : name == "ssp" ? SyncKind::stale
@@ -179,7 +184,7 @@ void set_way(SyncOptions& options, const std::string& text) {
   } else {
     refuse(text, "there is no such way",
            "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, gossip:ring, gossip:exp, "
-           "gossip:random, gossip:complete or sgp");
+           "gossip:random, gossip:complete, sgp or adpsgd");
   }
   options = way;
 }
@@ -208,6 +213,8 @@ std::string text_of(const SyncOptions& options) {
     }
     case SyncKind::gossip:
       return cat("gossip:", name_of(options.graph));
+    case SyncKind::async_gossip:
+      return "adpsgd";
     case SyncKind::push_sum:
       return cat("sgp:", name_of(options.graph));
   }

@@ -10,7 +10,7 @@
 
 namespace tutti::training {
 
-enum class SyncKind { allreduce, server, stale, async, local, diloco, gossip, push_sum };
+enum class SyncKind { allreduce, server, stale, async, local, diloco, gossip, push_sum, async_gossip };
 
 // The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
 enum class GossipGraph { ring, exponential, random, complete };
@@ -38,13 +38,15 @@ struct SyncOptions {
   int64_t pull_every = 1;  // async: gradients that a worker sends between two reads of the values
   bool damping = false;    // async: the learning rate is divided by 1 + staleness
 
-  std::string record;  // a file for the order of the servers' updates (servers/update_order.h)
+  std::string record;  // a file for the order of what is applied (replay/update_order.h)
   std::string replay;  // such a file, whose order is kept
 
   // True where servers have the values, and tell the ranks that compute.
   bool has_servers() const {
     return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;
   }
+  // True where ranks apply what others send in the order in which it comes.
+  bool has_order() const { return has_servers() || kind == SyncKind::async_gossip; }
   // True where each rank has values of its own.
   bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }
 };
@@ -56,7 +58,7 @@ SyncOptions averages_every(int64_t updates);
 int64_t copies_of_values(const SyncOptions& options);
 
 // Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]],
-// gossip:GRAPH, sgp[:GRAPH]. What is not in such a text stays. Throws Error(invalid_argument).
+// gossip:GRAPH, sgp[:GRAPH], adpsgd. What is not in such a text stays. Throws Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.
 std::string text_of(const SyncOptions& options);

@@ -142,7 +142,8 @@ int64_t planned_activations(const Model& model, const Profile& profile,
   return std::accumulate(slots.begin(), slots.end(), scratch);
 }
 
-// As a replica makes them. `owners`: of each group, which of its ranks this one is.
+// As a replica makes them. `owners`: of each group, which of its owners this rank is; negative:
+// none.
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                              const pipeline::Placement& placement, const MeshPlace& rank,
                              std::vector<int>& owners) {
@@ -155,9 +156,19 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                         .parameters = placement.parameters,
                         .groups = std::move(table.group_of)};
   for (const AxisSet axes : table.axes) {
-    options.ranks.push_back(storage.stage == 0 ? 1 : holders * rank.ranks_along(axes));
-    owners.push_back(rank.number_along(axes) % options.ranks.back());
+    const int ranks = holders * rank.ranks_along(axes);
+    options.ranks.push_back(storage.stage == 0    ? 1
+                            : storage.owners == 0 ? ranks
+                                                  : storage.owners);
+    const int number = rank.number_along(axes);
+    owners.push_back(storage.owners == 0 ? number % options.ranks.back()
+                                         : number - (ranks - storage.owners));
   }
+  return options;
+}
+
+TrainOptions with_shards_of_servers(TrainOptions options) {
+  options.replica = with_shards(options.replica);
   return options;
 }
 
@@ -174,7 +185,7 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
                        int64_t passes, pipeline::Profile profile)
     : model_(model),
       batch_(batch),
-      options_(options),
+      options_(with_shards_of_servers(options)),
       passes_(passes),
       profile_(std::move(profile)) {
   const PipelineOptions& pipeline = options.replica.pipeline;
@@ -228,8 +239,8 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
   return elements;
 }
 
-int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank,
-                                StorageBytes& bytes) const {
+int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
+                                int64_t& rows) const {
   const ReplicaOptions& replica = options_.replica;
   const StorageOptions& storage = replica.storage;
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -238,15 +249,20 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank,
       make_layout(specs, layout_options(model_, storage, stage.placement, rank, owners));
   int64_t used = 0, owned = 0;
   for (const Slot& slot : layout.slots) used += slot.count;
-  for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
+  const bool owns = owners.front() >= 0;
+  if (owns) {
+    for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
+  }
+  const int64_t owned_size = owns ? layout.owned_size : 0;
 
   const auto add = [&](int64_t& kind, bool whole, DType dtype) {
     kind += (whole ? used : owned) * bytes_of(dtype);
-    bytes.padding += (whole ? layout.size - used : layout.owned_size - owned) * bytes_of(dtype);
+    bytes.padding += (whole ? layout.size - used : owned_size - owned) * bytes_of(dtype);
   };
   const bool one_order = stage.placement.holders.size() == 1;
   const bool one_pass = passes_ == 1 && one_order;
-  const bool masters = storage.dtype != DType::f32 && !replica.stochastic_rounding;
+  const bool masters =
+      (storage.dtype != DType::f32 && !replica.stochastic_rounding) || storage.masters_apart;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
   add(bytes.parameters, storage.stage < 3, storage.dtype);
   const bool whole_gradients =
@@ -264,6 +280,11 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank,
     bytes.gathered += spec.local_count() * bytes_of(gradients);
   }
   bytes.gathered += (stage.versions - 1) * bytes.parameters;  // older ones
+  if (replica.sync.has_servers() && owns) {
+    const Roles roles = roles_of(replica.sync, rank.ranks_along(kBatchAxes));
+    rows = (replica.sync.bound + 1) * roles.workers() * owned_size * bytes_of(gradients);
+    if (storage.dtype != DType::f32) rows += owned_size * bytes_of(storage.dtype);
+  }
   return owned;
 }
 
@@ -271,7 +292,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   const Stage& stage = stages_[static_cast<size_t>(rank.place(Axis::pipeline))];
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
-  const int64_t owned = add_storage(stage, rank, report.storage);
+  const int64_t owned = add_storage(stage, rank, report.storage, report.compression);
   const auto states =
       static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
   report.optimizer = states * owned * bytes_of(DType::f32);
@@ -281,7 +302,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
     if (replica.sync.has_own_values()) report.copies *= 2;  // and those of the rank's own
   }
   const int64_t copies = copies_of_values(replica.sync);
-  report.compression = copies * owned * bytes_of(DType::f32);
+  report.compression += copies * owned * bytes_of(DType::f32);
   report.activations = stage.activations;
   report.boundaries = stage.messages * profile_.layers.front().activation_bytes +
                       model_.message_bytes(batch_, replica.storage.dtype);

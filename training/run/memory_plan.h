@@ -18,7 +18,7 @@ namespace tutti::training {
 class MemoryPlan {
  public:
   // `model` is that of a rank of a mesh; `batch` is a micro-batch of the run, of which a
-  // data-parallel rank has `passes` in a step at most. All three outlive the plan. While it is made
+  // data-parallel rank has `passes` in a step at most. The model and the batch outlive the plan. While it is made
   // the parameters' views point elsewhere; afterwards they are empty. Throws as profile_model()
   // and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
@@ -42,16 +42,17 @@ class MemoryPlan {
     int64_t messages = 0;     // from and to other stages, at once
   };
 
-  // Adds the parts of a report that lie in the storage, and returns the elements that the rank
-  // owns.
-  int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes) const;
+  // Adds the parts of a report that lie in the storage, and the bytes of the gradients that workers
+  // send to this rank. Returns the elements that it owns.
+  int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
+                      int64_t& rows) const;
 
   int64_t shared_elements(const Stage& stage) const;
   int64_t gradients_apart(const Stage& stage) const;
 
   Model& model_;
   const MicroBatch& batch_;
-  const TrainOptions& options_;
+  TrainOptions options_;
   int64_t passes_;
   pipeline::Profile profile_;
   std::vector<Stage> stages_;

@@ -160,7 +160,7 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
           "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
           "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
-          "other ranks in each step, sgp by push-sum")
+          "other ranks in each step, sgp by push-sum, adpsgd without waiting for them")
       .value_name("WAY")
       .show_default();
   schema.add("training.outer_lr", sync.outer_rate, "diloco: learning rate of the outer optimizer")
@@ -324,7 +324,7 @@ void describe_output(Schema& schema, TrainOptions& options) {
   SyncOptions& sync = options.replica.sync;
   schema
       .add("output.record", sync.record,
-           "write the order in which servers applied what workers sent (--sync ps, ssp, async)")
+           "write the order in which what ranks sent was applied (--sync ps, ssp, async, adpsgd)")
       .value_name("FILE");
   schema
       .add("output.replay", sync.replay,

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/text.h"
+#include "training/checkpoint/checksum.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/optimizers/noise_scale.h"
 #include "training/optimizers/registry.h"
@@ -129,6 +130,7 @@ class Trainer::Loop {
   [[noreturn]] void depart(const std::string& why, int signal);
   MemoryReport memory() const;
   std::vector<RankReport> reports_of_ranks();
+  std::string digest_of_values() const;
   Trace* tracing() { return options_.trace.empty() ? nullptr : &trace_; }
 
   Model& model_;
@@ -422,6 +424,16 @@ std::vector<RankReport> Trainer::Loop::reports_of_ranks() {
   return reports;
 }
 
+// However the values are cut among servers.
+std::string Trainer::Loop::digest_of_values() const {
+  Checksum checksum;
+  for (int parameter = 0; parameter < model_.parameters().size(); ++parameter) {
+    const Tensor values = model_.parameters().at(parameter).value;
+    checksum.add({static_cast<const std::byte*>(values.data), values.bytes()});
+  }
+  return checksum.hex();
+}
+
 TrainResult Trainer::Loop::finish() {
   TrainResult result{.resumed_at = resumed_at_, .step = done_, .stopped_by = stopped_by_};
   if (const RunDirectory* directory = origin_.directory()) result.run = directory->run();
@@ -442,6 +454,7 @@ TrainResult Trainer::Loop::finish() {
   if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
   result.ranks = reports_of_ranks();
+  if (replica_.has_servers()) result.digest = digest_of_values();
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();

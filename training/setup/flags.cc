@@ -389,7 +389,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();
   const bool is_async = training.replica.sync.kind == SyncKind::async;
-  const bool has_servers = training.replica.sync.has_servers();
+  const bool has_order = training.replica.sync.has_order();
   const bool has_outer_optimizer = training.replica.sync.kind == SyncKind::diloco;
   const struct {
     const char* key;
@@ -419,8 +419,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.outer_wire", has_outer_optimizer, "--sync diloco:H"},
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
-      {"output.record", has_servers, "--sync ps, ssp:BOUND or async"},
-      {"output.replay", has_servers, "--sync ps, ssp:BOUND or async"},
+      {"output.record", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
+      {"output.replay", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},
       {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},

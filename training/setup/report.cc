@@ -142,6 +142,7 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
     }
     all["workers"].push_back(std::move(worker));
   }
+  if (!result.digest.empty()) all["digest"] = result.digest;
   all["resumed_at"] = result.resumed_at;
   all["epochs"] = result.epochs;
   if (!result.run.empty()) all["run"] = result.run;

@@ -317,7 +317,8 @@ void settle_context(RunOptions& options, int ranks) {
 DType gradient_type(const TrainOptions& training, int data_ranks) {
   const auto up = [](uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; };
   const uint64_t micro_batches = up(training.batch, training.micro_batch);
-  const uint64_t passes = up(micro_batches, static_cast<uint64_t>(data_ranks));
+  const int workers = roles_of(training.replica.sync, data_ranks).workers();
+  const uint64_t passes = up(micro_batches, static_cast<uint64_t>(workers));
   return passes == 1 ? training.replica.storage.dtype : DType::f32;
 }
 

@@ -214,7 +214,9 @@ TinyRank::TinyRank(const Job& job, const TinyRun& given)
                           .samples = run.batch * run.steps -
                                      (run.last_batch > 0 ? run.batch - run.last_batch : 0),
                           .rank = mesh.place().number_along(kSampleAxes),
-                          .ranks = mesh.place().ranks_along(kSampleAxes),
+                          .ranks = roles_of(run.replica.sync,
+                                            mesh.place().ranks_along(kSampleAxes))
+                                       .workers(),
                           .token_rank = mesh.place(Axis::context),
                           .token_ranks = mesh.size(Axis::context),
                           .window = model->attention_window(),

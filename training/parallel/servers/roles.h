@@ -5,6 +5,8 @@
 //           serves   x 4                              serves
 #pragma once
 
+#include <algorithm>
+
 #include "training/parallel/sync_options.h"
 
 namespace tutti::training {
@@ -20,8 +22,9 @@ struct Roles {
   bool serves(int rank) const { return rank >= first_server(); }
 };
 
+// With more servers than there may be, which a replica refuses, one rank computes.
 inline Roles roles_of(const SyncOptions& options, int ranks) {
-  return {ranks, options.has_servers() ? options.servers : 0};
+  return {ranks, options.has_servers() ? std::clamp(options.servers, 0, ranks - 1) : 0};
 }
 
 }  // namespace tutti::training

@@ -55,7 +55,9 @@ class LocalPricing {
     const auto up = [](uint64_t number, uint64_t by) { return (number + by - 1) / by; };
     const uint64_t micro_batches = up(run_.training.batch, run_.training.micro_batch);
     passes_ = static_cast<int64_t>(
-        up(micro_batches, static_cast<uint64_t>(place.ranks_along(kSampleAxes))));
+        up(micro_batches,
+           static_cast<uint64_t>(
+               roles_of(replica_.sync, place.ranks_along(kSampleAxes)).workers())));
     cut_ = replica_.pipeline.cut.empty() ? pipeline::estimated_cut(*model_, plans_.chunks())
                                          : replica_.pipeline.cut;
   }
@@ -250,11 +252,19 @@ class LocalPricing {
       const int messages = sync.graph == GossipGraph::ring && group > 2 ? 2 : 1;
       time.sums = messages * prices_.message(gradients) * std::max(1.0, 1 / share_of(1, ranks_));
     }
+    // All workers' gradients of a shard come to its server, and its values go to them.
+    const Roles roles = roles_of(sync, group);
+    if (group > 1 && sync.has_servers()) {
+      const double senders = roles.apart == 0 ? group - 1 : roles.workers();
+      const double shard = gradients / roles.servers();
+      time.sums = 2 * prices_.message(senders * shard) * std::max(1.0, 1 / share_of(1, ranks_));
+    }
     // The update reads gradients, and reads and writes masters and two states; before it gradients
     // are set to zero and their norm is summed.
     constexpr double kUpdated = 28;
     constexpr double kOfGradients = 8;
-    const double owned = storage.stage > 0 ? elements / group : elements;
+    const double owners = sync.has_servers() ? roles.servers() : storage.stage > 0 ? group : 1;
+    const double owned = elements / owners;
     time.update = turns() * prices_.moved(kUpdated * owned + kOfGradients * elements);
   }
 

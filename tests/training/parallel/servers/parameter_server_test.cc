@@ -1,0 +1,326 @@
+// Training through parameter servers: what each way is identical to, and what it keeps.
+#include "training/parallel/servers/parameter_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "tests/support/ranks.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/models/gpt.h"
+#include "training/run/trainer.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::Deterministic;
+using testing::TinyRun;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::SizeIs;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+// --- The same bits as sums over all ranks ---
+
+// In deterministic mode, of embeddings that are not tied: the two uses of a tied one are summed over
+// ranks apart.
+TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
+  TinyRun run;
+  run.model.tied = false;
+  set_way(run.replica.sync, way);
+  run.optimizer = {{"name", optimizer}};
+  if (optimizer == "sgd") run.optimizer["momentum"] = 0.9;
+  run.replica.storage.dtype = dtype;
+  run.replica.storage.bucket_elements = 1 << 12;
+  run.replica.clip = 0.5;
+  run.steps = 5;
+  run.batch = 12;
+  run.last_batch = 7;
+  run.validation_samples = 8;
+  return run;
+}
+
+TEST(ParameterServer, IsSumsOfGradientsBitForBit) {
+  const Deterministic deterministic;
+  for (const std::string optimizer : {"adamw", "sgd", "lamb"}) {
+    for (const int ranks : {1, 2, 3, 4, 5}) {
+      const testing::Outcome summed = train(ranks, run_of("allreduce", optimizer));
+      for (const std::string way : {"ps", "ssp:0"}) {
+        SCOPED_TRACE(cat(way, " ", optimizer, " on ", ranks));
+        EXPECT_EQ(difference(train(ranks, run_of(way, optimizer)), summed), "");
+      }
+    }
+  }
+}
+
+TEST(ParameterServer, ServersThatDoNotComputeChangeNoBit) {
+  const Deterministic deterministic;
+  for (const int workers : {1, 2, 4}) {
+    const testing::Outcome summed = train(workers, run_of("allreduce", "adamw"));
+    for (const int servers : {1, 2, 3}) {
+      const std::string way = cat("ps:", servers);
+      SCOPED_TRACE(cat(way, " with ", workers, " workers"));
+      EXPECT_EQ(difference(train(workers + servers, run_of(way, "adamw")), summed), "");
+    }
+  }
+}
+
+TEST(ParameterServer, UpdatesMastersOfValuesIn16Bits) {
+  const Deterministic deterministic;
+  const testing::Outcome summed = train(3, run_of("allreduce", "adamw", DType::bf16));
+  for (const std::string way : {"ps", "ssp:0"}) {
+    EXPECT_EQ(difference(train(3, run_of(way, "adamw", DType::bf16)), summed), "") << way;
+  }
+}
+
+TEST(ParameterServer, WithOneWorkerIsTrainingAlone) {
+  const Deterministic deterministic;
+  for (const std::string optimizer : {"adamw", "sgd"}) {
+    const testing::Outcome alone = train(1, run_of("allreduce", optimizer));
+    for (const std::string way : {"async", "ssp:3"}) {
+      EXPECT_EQ(difference(train(1, run_of(way, optimizer)), alone), "") << way;
+      EXPECT_EQ(difference(train(3, run_of(way + ":2", optimizer)), alone), "") << way << ":2";
+    }
+  }
+}
+
+// --- Steps in which nobody waits for all ---
+
+constexpr uint64_t kSteps = 24;
+constexpr uint64_t kFlushEvery = 8;
+
+TrainOptions options_of(const std::string& way) {
+  TrainOptions options;
+  options.samples = kSteps * 8;
+  options.batch = 8;
+  options.micro_batch = 2;
+  options.schedule = {.peak = 3e-3};
+  options.flush_every = kFlushEvery;
+  options.validation_samples = 10;
+  set_way(options.replica.sync, way);
+  return options;
+}
+
+struct Ended {
+  std::vector<double> losses;
+  TrainResult result;
+};
+
+Ended train_as_rank(const Job& job, const TrainOptions& options) {
+  Gpt model(testing::tiny_gpt());
+  const std::unique_ptr<DataSet> data = testing::tiny_data();
+  Ended ended;
+  ended.result =
+      train(Communicator::init(job), model, {data.get()}, options,
+            [&](const StepReport& report) { ended.losses.push_back(report.result.loss); });
+  return ended;
+}
+
+// All ranks must be told the same.
+Ended trained(int ranks, const TrainOptions& options) {
+  std::vector<Ended> ended(static_cast<size_t>(ranks));
+  run_ranks(ranks, [&](const Job& job) {
+    ended[static_cast<size_t>(job.rank)] = train_as_rank(job, options);
+  });
+  for (const Ended& rank : ended) {
+    EXPECT_EQ(rank.losses, ended.front().losses);
+    EXPECT_EQ(rank.result.digest, ended.front().result.digest) << "the ranks' values differ";
+    EXPECT_EQ(rank.result.validation.loss, ended.front().result.validation.loss);
+  }
+  return ended.front();
+}
+
+class Served : public FolderTest {
+ protected:
+  TrainOptions recorded(const std::string& way) const {
+    TrainOptions options = options_of(way);
+    options.replica.sync.record = path("order");
+    return options;
+  }
+  static TrainOptions replayed(TrainOptions options, const std::string& file) {
+    options.replica.sync.record.clear();
+    options.replica.sync.replay = file;
+    return options;
+  }
+  std::vector<Json> stretches() const {
+    std::vector<Json> stretches;
+    std::ifstream file(path("order"));
+    for (std::string line; std::getline(file, line);) stretches.push_back(Json::parse(line));
+    return stretches;
+  }
+};
+
+TEST_F(Served, ReplaysARecordedRunBitForBit) {
+  for (const std::string way : {"async", "async:1", "async:2", "ssp:2", "ssp:1:1", "ps"}) {
+    SCOPED_TRACE(way);
+    TrainOptions options = recorded(way);
+    if (way == "async:2") options.replica.sync.pull_every = 3;
+    if (way == "async:1") options.replica.sync.damping = true;
+    if (way == "async") options.replica.clip = 0.1;
+    const Ended first = trained(4, options);
+    EXPECT_THAT(first.losses, SizeIs(kSteps));
+    EXPECT_LT(first.losses.back(), first.losses.front()) << "it learns";
+    for (int time = 0; time < 2; ++time) {
+      const Ended again = trained(4, replayed(options, path("order")));
+      EXPECT_EQ(again.losses, first.losses);
+      EXPECT_EQ(again.result.digest, first.result.digest);
+      EXPECT_EQ(again.result.validation.loss, first.result.validation.loss);
+    }
+  }
+}
+
+TEST_F(Served, TakesEachPartOfAsyncStepsOnce) {
+  trained(4, recorded("async:1"));
+  const std::vector<Json> found = stretches();
+  ASSERT_THAT(found, SizeIs(kSteps / kFlushEvery));
+  for (const Json& stretch : found) {
+    std::set<int64_t> parts;
+    for (const Json& push : stretch.at("servers").at(0)) parts.insert(push.at(1).get<int64_t>());
+    EXPECT_THAT(parts, SizeIs(3 * kFlushEvery)) << "of 3 workers";
+    EXPECT_EQ(*parts.begin(), 0);
+    EXPECT_EQ(*parts.rbegin(), static_cast<int64_t>(3 * kFlushEvery) - 1);
+  }
+}
+
+TEST_F(Served, KeepsStalenessWithinItsBound) {
+  for (const int64_t bound : {0, 1, 3}) {
+    TrainOptions options = options_of(cat("ssp:", bound));
+    options.straggler = "2:x3";
+    for (const RankReport& rank : trained(3, options).result.ranks) {
+      ASSERT_TRUE(rank.staleness);
+      EXPECT_THAT(rank.staleness->largest, Le(bound));
+      EXPECT_EQ(rank.clock, kSteps);
+    }
+  }
+}
+
+// Rank 0 has no samples: all gradients are rank 1's. By this order rank 1 is two clocks ahead of
+// what servers have, and goes on with its own writes.
+class Ahead : public Served {
+ protected:
+  TrainOptions options(const std::string& optimizer, const std::string& way) {
+    TrainOptions options = options_of(way);
+    options.samples = 6 * 2;
+    options.batch = options.micro_batch = 2;
+    options.optimizer = {{"name", optimizer}};
+    if (optimizer == "sgd") options.optimizer["momentum"] = 0;
+    options.schedule.peak = optimizer == "sgd" ? 0.3 : 3e-3;
+    if (way == "allreduce") return options;
+    const std::string pushes = "[[1,0],[1,1],[0,0],[1,2],[0,1],[1,3],[0,2],[1,4],[0,3],[1,5],[0,4],[0,5]]";
+    options.replica.sync.replay = write(
+        "order", cat(R"({"way":"ssp:2","first":1,"last":6,"workers":2,"servers":[)", pushes, ",",
+                     pushes, "]}\n"));
+    return options;
+  }
+};
+
+TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
+  const Ended alone = trained(2, options("sgd", "allreduce"));
+  const Ended ahead = trained(2, options("sgd", "ssp:2"));
+  EXPECT_EQ(ahead.result.ranks[1].staleness->largest, 2);
+  EXPECT_EQ(ahead.result.ranks[0].staleness->largest, 0);
+  EXPECT_LT(testing::relative_difference(ahead.losses, alone.losses), 1e-6);
+  EXPECT_LT(alone.losses.back(), 0.99 * alone.losses.front());
+}
+
+// What Adam makes of a gradient is known to servers alone.
+TEST_F(Ahead, OfOtherOptimizersReadsWhatServersHave) {
+  const Ended alone = trained(2, options("adamw", "allreduce"));
+  const Ended ahead = trained(2, options("adamw", "ssp:2"));
+  EXPECT_EQ(ahead.losses[0], alone.losses[0]);
+  EXPECT_GT(testing::relative_difference(ahead.losses, alone.losses), 1e-3);
+}
+
+TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
+  for (const std::string way : {"ps", "async:1", "ssp:2"}) {
+    SCOPED_TRACE(way);
+    TrainOptions options = recorded(way);
+    const Ended whole = trained(3, options);
+    TrainOptions half = replayed(options, path("order"));
+    half.checkpoint = path("run-" + way);
+    half.checkpoint_every = kFlushEvery;
+    half.keep = 0;
+    EXPECT_EQ(trained(3, half).result.digest, whole.result.digest);
+    half.resume = true;
+    half.resume_step = kFlushEvery;
+    const Ended rest = trained(3, half);
+    EXPECT_EQ(rest.result.resumed_at, kFlushEvery);
+    EXPECT_EQ(rest.result.digest, whole.result.digest);
+    EXPECT_EQ(rest.result.validation.loss, whole.result.validation.loss);
+  }
+}
+
+// --- What is refused ---
+
+std::string refusal(int ranks, const TrainOptions& options) {
+  const auto errors = run_ranks_catching(ranks, [&](const Job& job) { train_as_rank(job, options); });
+  for (const auto& error : errors) EXPECT_TRUE(error);
+  return errors.front() ? errors.front()->what() : "";
+}
+
+TEST_F(Served, RefusesAnotherRunsRecord) {
+  trained(2, recorded("async"));
+  EXPECT_THAT(refusal(2, replayed(options_of("ssp:2"), path("order"))),
+              HasSubstr("it is of --sync async"));
+  EXPECT_THAT(refusal(3, replayed(options_of("async"), path("order"))),
+              HasSubstr("there were 2 workers and 2 servers"));
+  TrainOptions longer = replayed(options_of("async"), path("order"));
+  longer.flush_every = 12;
+  EXPECT_THAT(refusal(2, longer), HasSubstr("its stretch ends with step 8"));
+  EXPECT_THAT(refusal(2, replayed(options_of("async"), path("nothing"))),
+              HasSubstr("cannot read"));
+  EXPECT_THAT(refusal(2, replayed(options_of("async"), write("text", "{}\n"))),
+              HasSubstr("is no record of updates"));
+}
+
+TEST_F(Served, RefusesAnOrderThatCannotBe) {
+  TrainOptions options = options_of("ssp:1");
+  options.samples = 3 * 8;
+  const std::string pushes = "[[0,0],[0,1],[0,2],[1,0],[1,1],[1,2]]";
+  const std::string line =
+      cat(R"({"way":"ssp:1","first":1,"last":3,"workers":2,"servers":[)", pushes, ",", pushes, "]}");
+  EXPECT_THAT(refusal(2, replayed(options, write("bad", line))),
+              HasSubstr("worker 0 does not come to clock 2"));
+}
+
+TEST_F(Served, RefusesWhatDoesNotGoTogether) {
+  const auto with = [](const std::string& way, const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options = options_of(way);
+    change(options);
+    return refusal(2, options);
+  };
+  const auto nothing = [](TrainOptions&) {};
+  EXPECT_THAT(with("ps:2", nothing), HasSubstr("no rank is left to compute"));
+  EXPECT_THAT(with("async", [](TrainOptions& o) { o.optimizer = {{"name", "lamb"}}; }),
+              HasSubstr("norms of whole parameters"));
+  EXPECT_THAT(with("ps", [](TrainOptions& o) { o.replica.storage.stage = 1; }),
+              HasSubstr("ZeRO stage 1"));
+  EXPECT_THAT(with("ps", [](TrainOptions& o) { o.compression = Compression::bf16; }),
+              HasSubstr("cannot be compressed"));
+}
+
+TEST_F(Served, EndsOnAllRanksWhereOneDiverges) {
+  for (const std::string way : {"ps", "ps:1", "ssp:2", "async", "async:1"}) {
+    TrainOptions options = options_of(way);
+    options.optimizer = {{"name", "sgd"}};
+    options.schedule.peak = 1e30;
+    EXPECT_THAT(refusal(3, options), HasSubstr("is not finite")) << way;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

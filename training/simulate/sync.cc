@@ -115,7 +115,7 @@ SimulatedSync simulate_sync(const SyncWork& work, const std::vector<Place>& plac
   if (work.way.kind == SyncKind::async) {
     return play_async(work, places, network, options, most_steps);
   }
-  const std::vector<int64_t> steps(index(std::max(0, work.roles().workers())), work.updates);
+  const std::vector<int64_t> steps(index(work.roles().workers()), work.updates);
   const SyncSchedule made = make_sync_schedule(work, steps, places, most_steps);
   SimulatedSync result{
       .network = simulate(made.schedule, network, options), .steps = steps, .waiting = {}};

@@ -36,6 +36,7 @@ Pattern pattern_of(const SyncOptions& way) {
     case SyncKind::gossip:
       return way.graph == GossipGraph::complete ? Pattern::all_reduces : Pattern::exchanges;
     case SyncKind::push_sum:
+    case SyncKind::async_gossip:
       return Pattern::exchanges;
     case SyncKind::server:
     case SyncKind::stale:
@@ -151,6 +152,8 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) compute(rank);
     if (pattern_ == Pattern::all_reduces) {
       average(update);
+    } else if (way_.kind == SyncKind::async_gossip) {
+      ask_others(update);
     } else if (way_.graph == GossipGraph::ring) {
       exchange_with_neighbours();
     } else if (way_.graph == GossipGraph::exponential) {
@@ -208,6 +211,18 @@ class Builder {
       awaited[index(target)].push_back(received);
     }
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, awaited[index(rank)]);
+  }
+
+  // Even ranks ask odd ones, which answer at once while they compute, as AdPsgd does.
+  void ask_others(int64_t update) {
+    for (int32_t asker = 0; ranks_ > 1 && asker < ranks_; asker += 2) {
+      const int32_t answerer = random_answerer(ranks_, work_.seed, update, asker);
+      const auto [asked, came] = joint_.message(asker, answerer, work_.bytes);
+      const auto [answered, answer] = joint_.message(answerer, asker, work_.bytes);
+      order(asker, last_[index(asker)], asked);
+      joint_.order(answerer, came, answered);
+      wait_for(asker, {answer});
+    }
   }
 
   void add_servers() {
@@ -305,7 +320,7 @@ class Builder {
 
 SyncSchedule make_sync_schedule(const SyncWork& work, const std::vector<int64_t>& steps,
                                 const std::vector<Place>& places, int64_t most_steps) {
-  if (work.roles().workers() < 1) {
+  if (work.way.has_servers() && work.way.servers >= work.ranks()) {
     refuse(cat(text_of(work.way), " on ", work.ranks(), " ranks leaves none that computes"),
            "give more ranks, or fewer servers");
   }

@@ -5,7 +5,7 @@
 //   diloco, gossip:       rank 1  [step  ][step  ]─[sum]─  each, or each K-th, update
 //   complete
 //
-//   gossip, sgp           rank 0  [step]──values──┐        a rank continues when the values that it
+//   gossip, sgp, adpsgd   rank 0  [step]──values──┐        a rank continues when the values that it
 //                         rank 1  [step  ]────────[step]   takes have come (averaging/peers.h)
 //
 //   ps, ssp, async        worker  [step]─gradients┐  ┌values─[step]      servers and their answers:

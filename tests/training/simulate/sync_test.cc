@@ -240,6 +240,26 @@ TEST(Sync, PeersGetAllValues) {
   }
 }
 
+// Ranks 0 and 2 ask, one at a time, ranks that answer while they compute; rank 1 is slow.
+TEST(Sync, AskersWaitForNoSlowRank) {
+  const SyncWork work = work_of("adpsgd", {1, 4, 1, 1});
+  const auto ends = ends_of(work);
+  for (const size_t rank : {0, 2, 3}) EXPECT_NEAR(ends[rank].back(), kUpdates * kStep, 1e-6);
+  EXPECT_NEAR(ends[1].back(), kUpdates * 4 * kStep, 1e-6);
+  for (const int ranks : {2, 3, 4, 8}) {
+    const int askers = (ranks + 1) / 2;
+    const SimulatedSync played =
+        play(work_of("adpsgd", std::vector<double>(static_cast<size_t>(ranks), 1)));
+    EXPECT_NEAR(played.network.bytes_sent, kUpdates * 2.0 * askers * kBytes, 1) << ranks;
+    const double least = kUpdates * (kStep + 2 * message_us(kBytes));
+    if (ranks == 2) {
+      EXPECT_NEAR(played.network.time_us, least, 1e-6);
+    } else {
+      EXPECT_GE(played.network.time_us, least - 1e-6) << ranks;
+    }
+  }
+}
+
 TEST(Sync, ARankThatFailedIsWaitedFor) {
   for (const char* way : {"allreduce", "ps", "async", "gossip:ring"}) {
     try {

@@ -88,7 +88,7 @@ class Simulation {
     begin_ranks();
     const auto all = static_cast<double>(left_);
     int64_t told = left_;
-    while (!events_.empty()) {
+    while (!events_.empty() && !stopped_) {
       const double now = events_.top().time;
       if (now > o_.give_up_us || sharing_.work() > o_.most_work) {
         result_.time_us = std::numeric_limits<double>::infinity();
@@ -106,7 +106,7 @@ class Simulation {
         o_.progress(1 - static_cast<double>(left_) / all);
       }
     }
-    if (left_ > 0) throw stopped(s_, o_.failed_ranks, unfinished());
+    if (left_ > 0 && !stopped_) throw stopped(s_, o_.failed_ranks, unfinished());
     const auto last = std::ranges::max_element(ends_);
     result_.time_us = *last;
     result_.last_rank = static_cast<int32_t>(last - ends_.begin()) * s_.alike;
@@ -334,6 +334,7 @@ class Simulation {
     waits_[at(step, slice)] = -1;
     double& end = ends_[static_cast<size_t>(s_.rank_of(step) / s_.alike)];
     end = std::max(end, now);
+    stopped_ = stopped_ || (o_.stops_after && o_.stops_after(step, now));
     for (const int32_t follower : s_.followers_of(step)) one_less(follower, slice);
   }
 
@@ -378,6 +379,7 @@ class Simulation {
   std::vector<double> traffic_;      // by arc, in bytes
   std::vector<Arc> arcs_;
   int64_t left_ = 0;  // steps that are not done
+  bool stopped_ = false;
   SimulationResult result_;
 };
 

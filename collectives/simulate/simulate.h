@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -38,6 +39,9 @@ struct SimulationOptions {
   // What takes longer is not played on, nor what is too much work (FairSharing::work()).
   double give_up_us = std::numeric_limits<double>::infinity();
   int64_t most_work = std::numeric_limits<int64_t>::max();
+  // Called when a step (and slice) ends, with the step's number in the schedule and the time. Once
+  // it returns true nothing more is played: the result is what happened up to that time.
+  std::function<bool(int32_t step, double us)> stops_after = {};
   Progress progress = {};
 };
 

@@ -14,6 +14,7 @@
 #include "topology/channels.h"
 #include "topology/networks/load_network.h"
 #include "topology/units.h"
+#include "training/run/stragglers.h"
 
 namespace tutti::tool {
 
@@ -49,18 +50,37 @@ std::optional<int> parse_rank(std::string_view text, int ranks) {
   refuse(cat("there is no rank ", *rank), cat("ranks are 0 to ", ranks - 1));
 }
 
-void add_stragglers(const SimulateOptions& o, int ranks, SimulationOptions& simulation) {
-  for (const std::string& text : o.stragglers) {
-    const auto [what, late] = parse_pair(text, "--straggler", 0);
-    const std::optional<int> rank = parse_rank(what, ranks);
-    if (!rank) refuse(cat("--straggler: '", what, "' is no rank"), "write it as RANK:US");
-    for (const auto& [other, its] : simulation.stragglers) {
-      if (other == *rank) {
-        refuse(cat("--straggler: rank ", *rank, " is given twice"), "give it once");
-      }
+void add_late_rank(const std::string& text, int ranks, SimulationOptions& simulation) {
+  const auto [what, late] = parse_pair(text, "--straggler", 0);
+  const std::optional<int> rank = parse_rank(what, ranks);
+  if (!rank) refuse(cat("--straggler: '", what, "' is no rank"), "write it as RANK:US");
+  for (const auto& [other, its] : simulation.stragglers) {
+    if (other == *rank) {
+      refuse(cat("--straggler: rank ", *rank, " is given twice"), "give it once");
     }
-    simulation.stragglers.emplace_back(*rank, late);
   }
+  simulation.stragglers.emplace_back(*rank, late);
+}
+
+// RANK:US begins late, RANK:xF computes slowly. Returns how slowly each rank computes.
+std::vector<double> add_stragglers(const SimulateOptions& o, int ranks,
+                                   SimulationOptions& simulation) {
+  std::string slow;
+  for (const std::string& text : o.stragglers) {
+    if (text.find(":x") == text.npos) {
+      add_late_rank(text, ranks, simulation);
+      continue;
+    }
+    for (const std::string& straggler : split(text, ',')) {
+      parse_rank(straggler.substr(0, straggler.find(':')), ranks);
+    }
+    slow += cat(slow.empty() ? "" : ",", text);
+  }
+  std::vector<double> slowdowns(static_cast<size_t>(ranks), 1);
+  for (int rank = 0; !slow.empty() && rank < ranks; ++rank) {
+    slowdowns[static_cast<size_t>(rank)] = training::slowdown_of(slow, rank);
+  }
+  return slowdowns;
 }
 
 // Ranks of a host that may be walked as one.
@@ -102,7 +122,7 @@ SimulatedNetwork::SimulatedNetwork(const SimulateOptions& o)
     const auto [what, factor] = parse_pair(text, "--slow", 1);
     for (const int link : network->links_named(what)) network->slow(link, factor);
   }
-  add_stragglers(o, ranks, simulation);
+  slowdowns = add_stragglers(o, ranks, simulation);
   simulation.slices = o.slices;
   simulation.overhead_us = o.overhead_us;
   simulation.jitter = o.jitter / 100;

@@ -1,5 +1,5 @@
-// What the two faces of `tutti simulate` share: collectives (simulate.cc) and training steps
-// (train.cc).
+// What the faces of `tutti simulate` share: collectives (simulate.cc), training steps (train.cc),
+// and ways in which data-parallel ranks keep together (sync.cc).
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,14 @@
 #include "collectives/simulate/rounds.h"
 #include "collectives/simulate/simulate.h"
 #include "topology/networks/network.h"
+#include "training/setup/command_line.h"
 
 namespace tutti::tool {
 
+inline constexpr char kTrain[] = "train";
+
 struct SimulateOptions {
-  std::string what;  // a collective, or "train"
+  std::string what;  // a collective, or kTrain
   std::string topology;
   std::string gpu;  // a class, in place of a topology
   std::optional<int> ranks;
@@ -56,6 +59,8 @@ struct SimulateOptions {
   int zero = 0;
   double optimizer_us = 0;
   bool recomputes = false;
+  std::vector<std::string> sync;  // ways
+  int64_t updates = 100;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
   // Nothing makes some ranks, links or messages different from others.
@@ -75,6 +80,7 @@ struct SimulatedNetwork {
   std::unique_ptr<Network> network;
   int ranks = 1;
   SimulationOptions simulation;
+  std::vector<double> slowdowns;  // by rank: how many times as long it computes
   // Of a host, that may be played as one: 1 where something makes them different.
   int alike = 1;
 };
@@ -140,7 +146,12 @@ std::vector<Row> play_each(const SimulateOptions& options,
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
 
-// `tutti simulate train`.
+void add_train_options(Command command, SimulateOptions& options);
+// Throws UsageError for options that do not fit together, or the collective.
+void check_train_options(const Command& command, const SimulateOptions& options);
+
+// `tutti simulate train`, without and with --sync.
 int simulate_train(const SimulateOptions& options);
+int simulate_sync(const SimulateOptions& options);
 
 }  // namespace tutti::tool

@@ -1,5 +1,5 @@
 // tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
-// the command's options, also those of training steps (train.cc).
+// the command's options but those of training steps (train_options.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,7 +27,6 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr char kTrain[] = "train";
 constexpr int kSlicesOfGpus = 8;
 constexpr int64_t kMostStepsInSlices = 400'000'000;
 constexpr int64_t kMostWorkTried = 20'000'000;
@@ -213,61 +212,10 @@ constexpr char kFooter[] =
     "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 "
     "--seed 1\n"
     "  tutti simulate train --topology fat-tree:hosts=128,gpus=8 --pp 8 --micro-batches 32 \\\n"
-    "    --forward-us 4000 --backward-us 8000 --activation-bytes 16M --gradient-bytes 500M";
-
-void add_training(Command command, SimulateOptions& o) {
-  constexpr const char* kGroup = "A training step (train)";
-  const auto add = [&](const char* names, auto& value, const char* meaning) {
-    return command.add_option(names, value, meaning).group(kGroup);
-  };
-  add("--pp", o.stages, "stages of the pipeline; what --pp and --tp leave is data-parallel")
-      .between(1, 65536)
-      .show_default();
-  add("--tp", o.tensor, "tensor ranks, side by side, that share the work of each stage")
-      .between(1, 1024)
-      .show_default();
-  command
-      .add_flag("--sp", o.shares_rows,
-                "tensor ranks share the rows between blocks: they reduce-scatter and gather, in "
-                "place of all-reduces")
-      .group(kGroup);
-  add("--blocks", o.blocks,
-      "with --tp: blocks of layers in a chunk; each sums activations twice forward, twice backward")
-      .between(1, 1024)
-      .show_default();
-  add("--schedule", o.schedule, "pipeline schedule: see `tutti pipeline --list`")
-      .type_name("NAME")
-      .show_default();
-  add("--virtual", o.virtual_stages, "chunks of the model on each rank (default: interleaved 2)")
-      .between(1, 1024);
-  add("--micro-batches", o.micro_batches, "of each data-parallel rank")
-      .between(1, 1 << 20)
-      .show_default();
-  add("--forward-us", o.forward_us, "a micro-batch's forward through a chunk: one time, or each's")
-      .type_name("US,..")
-      .separated_by_commas();
-  add("--backward-us", o.backward_us, "its backward, whole")
-      .type_name("US,..")
-      .separated_by_commas();
-  add("--backward-weight-us", o.backward_weight_us,
-      "of that, for weights, where a schedule takes them apart (default: half)")
-      .type_name("US,..")
-      .separated_by_commas();
-  add("--activation-bytes", o.activation_bytes, "of a micro-batch between two chunks")
-      .type_name("BYTES");
-  add("--gradient-bytes", o.gradient_bytes, "of a chunk's parameters").type_name("BYTES");
-  add("--bucket-bytes", o.bucket_bytes, "of gradients that are summed in one call")
-      .type_name("BYTES")
-      .show_default();
-  add("--zero", o.zero,
-      "ZeRO's stage: from 1 on gradients are reduce-scattered, and parameters gathered before the "
-      "first forward of a chunk; by 3 before each forward and each backward")
-      .between(0, 3)
-      .show_default();
-  add("--optimizer-us", o.optimizer_us, "of a rank, after its gradients are summed");
-  command.add_flag("--recompute", o.recomputes, "a backward computes the chunk's forward once more")
-      .group(kGroup);
-}
+    "    --forward-us 4000 --backward-us 8000 --activation-bytes 16M --gradient-bytes 500M\n"
+    "  tutti simulate train --topology fat-tree:hosts=8,gpus=8 --sync "
+    "allreduce,ssp:3,async,local:16 \\\n"
+    "    --forward-us 4000 --backward-us 8000 --gradient-bytes 100M --straggler 3:x4";
 
 void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
   const bool train = o.what == kTrain;
@@ -275,26 +223,10 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
     throw UsageError(command.count("--gpu") > 0 ? "--gpu excludes --cluster and --topology"
                                                 : "--cluster or --topology is required");
   }
-  for (const char* option :
-       {"--pp", "--tp", "--sp", "--blocks", "--schedule", "--virtual", "--micro-batches",
-        "--forward-us", "--backward-us", "--backward-weight-us", "--activation-bytes",
-        "--gradient-bytes", "--bucket-bytes", "--zero", "--optimizer-us", "--recompute"}) {
-    if (!train && command.count(option) > 0) {
-      throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
-    }
-  }
   for (const char* option : {"--bytes", "--root", "--slices", "--overhead", "--reduce-bandwidth"}) {
     if (train && command.count(option) > 0) throw UsageError(cat("train excludes ", option));
   }
-  if (!train) return;
-  for (const char* option : {"--sp", "--blocks"}) {
-    if (o.tensor == 1 && command.count(option) > 0) {
-      throw UsageError(cat(option, " has no effect without --tp"));
-    }
-  }
-  for (const char* needed : {"--forward-us", "--backward-us"}) {
-    if (command.count(needed) == 0) throw UsageError(cat("train requires ", needed));
-  }
+  check_train_options(command, o);
 }
 
 // Whether something happens on the way, or the way itself is said: then programs are played.
@@ -375,19 +307,23 @@ void add_simulate(CommandLine& line) {
   command.add_option("--slow", o->slow, "a link, or all of a node, that much slower")
       .type_name("LINK:FACTOR")
       .one_each_time();
-  command.add_option("--straggler", o->stragglers, "a rank that begins late")
+  command
+      .add_option(
+          "--straggler", o->stragglers,
+          "a rank that begins late; with --sync also RANK:xF, one that computes F times as long")
       .type_name("RANK:US")
       .one_each_time();
   command.add_option("--jitter", o->jitter, "each message varies by up to so many percent")
       .between(0, 100);
-  command.add_option("--seed", o->seed, "of the jitter").show_default();
+  command.add_option("--seed", o->seed, "of the jitter, and of random peers (--sync)")
+      .show_default();
   command.add_option("--overhead", o->overhead_us, "of a processor, us for each message sent")
       .show_default();
   command.add_option("--reduce-bandwidth", o->reduce_bandwidth,
                      "of a processor that reduces and copies, GB/s; without: no time");
   command.add_flag("--every-rank", o->every_rank, "play each rank, also those that do alike");
   command.add_option("--json", o->json, "write the results here").type_name("FILE");
-  add_training(command, *o);
+  add_train_options(command, *o);
   command.footer(cat(kClusterHelp, '\n', kFooter));
   command.runs([command, o] {
     refuse_what_does_not_fit(command, *o);
@@ -407,7 +343,8 @@ void add_simulate(CommandLine& line) {
       }
       o->topology = network_of(load_cluster(o->topology, o->ranks));
     }
-    return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
+    if (o->what != kTrain) return Play(*o).run();
+    return o->sync.empty() ? simulate_train(*o) : simulate_sync(*o);
   });
 }
 

@@ -18,6 +18,15 @@ std::span<float> part_of(std::span<float> row, int64_t first, int64_t count) {
 
 }  // namespace
 
+std::optional<int64_t> fragment_sent_at(const SyncOptions& options, int64_t update) {
+  const auto [every, fragments] = std::pair(options.every, options.fragments);
+  const int64_t in_round = (update - 1) % every + 1;  // 1 to H
+  // Fragment f is sent at (f + 1) H / P, rounded down; these are P different updates.
+  const int64_t sent = (in_round * fragments + every - 1) / every;
+  if (sent * every / fragments != in_round) return std::nullopt;
+  return sent - 1;
+}
+
 DiLoCo::DiLoCo(ParameterStorage& storage, const SyncOptions& options)
     : Centred(storage, options), momentum_(allocate_row()), delta_(allocate_row()) {}
 
@@ -35,24 +44,16 @@ void DiLoCo::after_weights(int) {
   if (mean_) mean_->test();
 }
 
-std::optional<int64_t> DiLoCo::fragment_sent_at(int64_t update) const {
-  const auto [every, fragments] = std::pair(options().every, options().fragments);
-  const int64_t in_round = (update - 1) % every + 1;  // 1 to H
-  // Fragment f is sent at (f + 1) H / P, rounded down; these are P different updates.
-  const int64_t sent = (in_round * fragments + every - 1) / every;
-  if (sent * every / fragments != in_round) return std::nullopt;
-  return sent - 1;
-}
-
 DiLoCo::Range DiLoCo::range_of(int64_t fragment) const {
   const int64_t first = this->count() * fragment / options().fragments;
   return {first, this->count() * (fragment + 1) / options().fragments - first};
 }
 
 void DiLoCo::exchange(int64_t update) {
-  if (const auto fragment = fragment_sent_at(update)) send_fragment(*fragment);
+  if (const auto fragment = fragment_sent_at(options(), update)) send_fragment(*fragment);
   const int64_t sent_at = update - options().delay;
-  if (in_flight_ >= 0 && sent_at > 0 && fragment_sent_at(sent_at)) apply_mean(in_flight_);
+  if (in_flight_ >= 0 && sent_at > 0 && fragment_sent_at(options(), sent_at))
+    apply_mean(in_flight_);
 }
 
 void DiLoCo::send_fragment(int64_t fragment) {

@@ -27,6 +27,9 @@
 
 namespace tutti::training {
 
+// The fragment that DiLoCo sends after this update (the first one is 1).
+std::optional<int64_t> fragment_sent_at(const SyncOptions& options, int64_t update);
+
 class DiLoCo : public Centred {
  public:
   DiLoCo(ParameterStorage& storage, const SyncOptions& options);
@@ -46,8 +49,6 @@ class DiLoCo : public Centred {
   };
 
   void exchange(int64_t update) override;
-  // The fragment that is sent after this update.
-  std::optional<int64_t> fragment_sent_at(int64_t update) const;
   Range range_of(int64_t fragment) const;
   void send_fragment(int64_t fragment);
   void wait_for_mean();

@@ -23,6 +23,7 @@ struct PlotOptions {
   std::vector<std::string> runs;
   std::string out;
   std::string title = "training losses";
+  std::string over = "steps";
 };
 
 bool is_json(std::string_view text) {
@@ -76,6 +77,8 @@ LossCurves read_run(const std::string& path) {
         while (!points->empty() && points->back().first >= step) points->pop_back();
       }
     }
+    const Json* const elapsed = object.find("elapsed_s");
+    if (elapsed != nullptr && elapsed->is_number()) run.elapsed[step] = *elapsed;
     take("loss", run.training);
     take("validation_loss", run.validation);
   }
@@ -91,17 +94,29 @@ std::string number(const std::vector<std::pair<uint64_t, double>>& points) {
   return text;
 }
 
+std::string seconds_at(const LossCurves& run, uint64_t step) {
+  const auto found = run.elapsed.find(step);
+  if (found == run.elapsed.end()) return "          -";
+  char text[32];
+  std::snprintf(text, sizeof(text), " %10.1f", found->second);
+  return text;
+}
+
 int plot(const PlotOptions& options) {
   const Picture picture(options.out, "--out");
   std::vector<LossCurves> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
-  std::printf("%-24s %8s %10s %12s\n", "run", "steps", "training", "validation");
+  const LossesOver over = options.over == "time" ? LossesOver::time : LossesOver::steps;
+  const bool tells_time = over == LossesOver::time;
+  std::printf("%-24s %8s %10s %12s%s\n", "run", "steps", "training", "validation",
+              tells_time ? "    seconds" : "");
   for (const LossCurves& run : runs) {
     const uint64_t steps = run.training.empty() ? 0 : run.training.back().first;
-    std::printf("%-24s %8llu %10s %12s\n", run.name.c_str(), static_cast<unsigned long long>(steps),
-                number(run.training).c_str(), number(run.validation).c_str());
+    std::printf("%-24s %8llu %10s %12s%s\n", run.name.c_str(),
+                static_cast<unsigned long long>(steps), number(run.training).c_str(),
+                number(run.validation).c_str(), tells_time ? seconds_at(run, steps).c_str() : "");
   }
-  if (picture.wanted()) plot_losses(picture, options.title, runs);
+  if (picture.wanted()) plot_losses(picture, options.title, runs, over);
   return 0;
 }
 
@@ -116,6 +131,9 @@ void add_plot(CommandLine& line) {
       .required();
   command.add_option("--out", options->out, "draw the losses").type_name("FILE.svg");
   command.add_option("--title", options->title, "of the picture").show_default();
+  command.add_option("--over", options->over, "what is below the losses: steps, or time")
+      .one_of({"steps", "time"})
+      .show_default();
   command.footer(
       "Runs are called by their files' names. Validation is drawn as a thick line with points.\n"
       "Example:\n"

@@ -69,6 +69,7 @@ std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, i
     norms.push_back(update(late.rate(step)));
     if (!std::isfinite(norms.back())) throw late.not_finite(step, "the gradients' norm");
   }
+  synchronizer_->finish_values();
   std::vector<StepResult> results = late.results({});
   for (size_t step = 0; step < results.size(); ++step) results[step].gradient_norm = norms[step];
   return results;

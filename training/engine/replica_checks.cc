@@ -70,6 +70,8 @@ void check_averages(const ReplicaOptions& options, bool cut) {
          "--stochastic-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
          "the synchronizer");
+  refuse(options.sync.kind == SyncKind::async_gossip && options.loss_scaling, "loss scaling",
+         "train in f32 or bf16");
   if (options.sync.kind == SyncKind::fedprox && options.loss_scaling) {
     throw Error(ErrorCode::invalid_argument,
                 cat(text_of(options.sync), " does not go with loss scaling"),

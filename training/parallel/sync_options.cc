@@ -174,6 +174,8 @@ int64_t copies_of_values(const SyncOptions& options) {
       constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
       return (options.kind == SyncKind::fedadam ? 4 : 2) + (options.secure_sums ? kWords : 0);
     }
+    case SyncKind::async_gossip:
+      return 5;
   }
   return 0;
 }
@@ -190,6 +192,9 @@ void set_way(SyncOptions& options, const std::string& text) {
                   .replay = options.replay};
   if (name == "allreduce") {
     Words(text, ",").count(0, 0, "give allreduce alone");
+  } else if (name == "adpsgd") {
+    way.kind = SyncKind::async_gossip;
+    Words(text, ",").count(0, 0, "give adpsgd alone");
   } else if (name == "ps" || name == "ssp" || name == "async") {
     way.kind = name == "ps" ? SyncKind::server : name == "ssp" ? SyncKind::stale : SyncKind::async;
     set_servers(way, text);
@@ -220,8 +225,8 @@ void set_way(SyncOptions& options, const std::string& text) {
   } else {
     refuse(text, "there is no such way",
            "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
-           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, easgd:K, fedavg:K, "
-           "fedprox:K,MU or fedadam:K");
+           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, "
+           "fedavg:K, fedprox:K,MU or fedadam:K");
   }
   options = way;
 }
@@ -250,6 +255,8 @@ std::string text_of(const SyncOptions& options) {
     }
     case SyncKind::gossip:
       return cat("gossip:", name_of(options.graph));
+    case SyncKind::async_gossip:
+      return "adpsgd";
     case SyncKind::push_sum:
       return cat("sgp:", name_of(options.graph));
     case SyncKind::easgd:

@@ -24,7 +24,8 @@ enum class SyncKind {
   fedadam,
   server,
   stale,
-  async
+  async,
+  async_gossip
 };
 
 // The senders and receivers of one exchange of `gossip` and `sgp` (averaging/peers.h).
@@ -61,13 +62,15 @@ struct SyncOptions {
   int64_t pull_every = 1;  // async: gradients that a worker sends between two reads of the values
   bool damping = false;    // async: the learning rate is divided by 1 + staleness
 
-  std::string record;  // a file for the order of the servers' updates (servers/update_order.h)
+  std::string record;  // a file for the order of what is applied (replay/update_order.h)
   std::string replay;  // such a file, whose order is kept
 
   // True where servers have the values, and tell the ranks that compute.
   bool has_servers() const {
     return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;
   }
+  // True where ranks apply what others send in the order in which it comes.
+  bool has_order() const { return has_servers() || kind == SyncKind::async_gossip; }
   // True where each rank has values of its own.
   bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }
   // True where ranks are clients that train in rounds (averaging/federated.h).
@@ -83,9 +86,9 @@ SyncOptions averages_every(int64_t updates);
 int64_t copies_of_values(const SyncOptions& options);
 
 // Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP,
-// diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], easgd:K[,ALPHA], fedavg:K[,FRACTION],
-// fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. What is not in such a text stays. Throws
-// Error(invalid_argument).
+// diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], adpsgd, easgd:K[,ALPHA],
+// fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. What is not in such a text
+// stays. Throws Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.
 std::string text_of(const SyncOptions& options);

@@ -390,7 +390,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   }();
   const SyncOptions& sync = training.replica.sync;
   const bool is_async = sync.kind == SyncKind::async;
-  const bool has_servers = sync.has_servers();
+  const bool has_order = sync.has_order();
   const bool is_diloco = sync.kind == SyncKind::diloco;
   const struct {
     const char* key;
@@ -422,8 +422,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
-      {"output.record", has_servers, "--sync ps, ssp:BOUND or async"},
-      {"output.replay", has_servers, "--sync ps, ssp:BOUND or async"},
+      {"output.record", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
+      {"output.replay", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},
       {"training.compression_only", training.compression != Compression::none, "--compression"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},

@@ -45,6 +45,19 @@ TEST_F(Plot, DrawsThemInOnePicture) {
                                    HasSubstr("two's runs"), Not(HasSubstr(">validation<"))));
 }
 
+TEST_F(Plot, DrawsLossesOverTime) {
+  const std::string timed = write("timed.jsonl",
+                                  "{\"step\": 1, \"loss\": 5.5, \"elapsed_s\": 0.25}\n"
+                                  "{\"step\": 2, \"loss\": 4.5, \"elapsed_s\": 12.5}\n");
+  const std::string picture = path("losses.svg");
+  const Result result = run({"plot", timed, slow(), "--over", "time", "--out", picture});
+  if (result.err.find("not installed") != std::string::npos) GTEST_SKIP() << result.err;
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(ContainsRegex("timed +2 +4\\.5000 +- +12\\.5\n"),
+                                ContainsRegex("slow +2 +4\\.2500 +4\\.1250 +-\n")));
+  EXPECT_THAT(read(picture), AllOf(HasSubstr(">timed<"), HasSubstr("seconds")));
+}
+
 TEST_F(Plot, OneRunIsDrawnAsTrainDoesIt) {
   const std::string picture = path("losses.svg");
   const Result result = run({"plot", slow(), "--out", picture});

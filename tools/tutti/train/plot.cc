@@ -16,6 +16,7 @@ constexpr const char* kCurveColors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467b
 
 struct Line {
   const Points& points;
+  const std::map<uint64_t, double>& elapsed;
   std::string style;
   std::string title;  // empty: not in the key
 };
@@ -28,24 +29,31 @@ std::vector<Line> lines_of(std::span<const LossCurves> runs) {
   constexpr const char* kTraining = "lines lw 1";
   constexpr const char* kValidation = "linespoints lw 2 pt 7 ps 0.5";
   if (runs.size() == 1) {
-    return {{runs[0].training, colored(kTraining, 0), "training"},
-            {runs[0].validation, colored(kValidation, 1), "validation"}};
+    return {{runs[0].training, runs[0].elapsed, colored(kTraining, 0), "training"},
+            {runs[0].validation, runs[0].elapsed, colored(kValidation, 1), "validation"}};
   }
   std::vector<Line> lines;
   for (size_t i = 0; i < runs.size(); ++i) {
-    lines.push_back({runs[i].training, colored(kTraining, i), runs[i].name});
-    lines.push_back({runs[i].validation, colored(kValidation, i), ""});
+    lines.push_back({runs[i].training, runs[i].elapsed, colored(kTraining, i), runs[i].name});
+    lines.push_back({runs[i].validation, runs[i].elapsed, colored(kValidation, i), ""});
   }
   return lines;
 }
 
 // False if there is nothing to show.
-bool write_points(std::ostringstream& out, const std::string& block, const Points& points) {
+bool write_points(std::ostringstream& out, const std::string& block, const Line& line,
+                  LossesOver over) {
   bool any = false;
   out << block << " << END\n";
-  for (const auto& [step, loss] : points) {
+  for (const auto& [step, loss] : line.points) {
     if (!std::isfinite(loss)) continue;
-    out << step << ' ' << loss << '\n';
+    if (over == LossesOver::time) {
+      const auto elapsed = line.elapsed.find(step);
+      if (elapsed == line.elapsed.end()) continue;
+      out << elapsed->second << ' ' << loss << '\n';
+    } else {
+      out << step << ' ' << loss << '\n';
+    }
     any = true;
   }
   out << "END\n";
@@ -55,17 +63,18 @@ bool write_points(std::ostringstream& out, const std::string& block, const Point
 }  // namespace
 
 void plot_losses(const Picture& picture, const std::string& title,
-                 std::span<const LossCurves> runs) {
+                 std::span<const LossCurves> runs, LossesOver over) {
   std::ostringstream out;
   std::string plots;
   for (const Line& line : lines_of(runs)) {
     const std::string block = cat("$block", plots.size());
-    if (!write_points(out, block, line.points)) continue;
+    if (!write_points(out, block, line, over)) continue;
     plots += cat(plots.empty() ? "plot " : ", ", block, " using 1:2 with ", line.style,
                  line.title.empty() ? " notitle" : cat(" title ", gnuplot_string(line.title)));
   }
   if (plots.empty()) return;
-  out << gnuplot_title(title) << "set xlabel 'step'\nset ylabel 'loss (nats)'\n"
+  out << gnuplot_title(title) << "set xlabel '"
+      << (over == LossesOver::time ? "seconds" : "step") << "'\nset ylabel 'loss (nats)'\n"
       << "set grid lc rgb '#c0c0c0'\nset key top right noenhanced\n"
       << plots << '\n';
   picture.draw(out.str());

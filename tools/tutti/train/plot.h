@@ -1,7 +1,8 @@
-// Losses over steps, drawn by gnuplot: `tutti train --plot` and `tutti plot`.
+// Losses over steps, or over time, drawn by gnuplot: `tutti train --plot` and `tutti plot`.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,11 +16,14 @@ struct LossCurves {
   std::string name;                                     // of the run, where there are several
   std::vector<std::pair<uint64_t, double>> training;    // step, nats
   std::vector<std::pair<uint64_t, double>> validation;  // step, nats
+  std::map<uint64_t, double> elapsed;                   // seconds, by step; of those that told it
 };
 
-// Each run has a colour, if there are several. Losses that are not finite are left out; without any
-// loss there is no picture. Throws as Picture::draw() does.
+enum class LossesOver { steps, time };
+
+// Each run has a colour, if there are several. Losses that are not finite are left out, over time
+// also those of steps whose time is not known; without any loss there is no picture. Throws as Picture::draw() does.
 void plot_losses(const Picture& picture, const std::string& title,
-                 std::span<const LossCurves> runs);
+                 std::span<const LossCurves> runs, LossesOver over = LossesOver::steps);
 
 }  // namespace tutti::tool

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
+#include "training/parallel/averaging/ad_psgd.h"
 #include "training/parallel/averaging/diloco.h"
 #include "training/parallel/averaging/easgd.h"
 #include "training/parallel/averaging/federated.h"
@@ -53,7 +54,7 @@ void Averaging::exchange_rows(std::span<const float> row, int to, std::span<floa
 }
 
 Work Averaging::send_async(std::span<const float> row, int to) {
-  bytes_sent_ += static_cast<double>(row.size_bytes());
+  count_sent(row.size_bytes());
   return ranks_.send_async({row.data(), row.size(), DType::f32}, to);
 }
 
@@ -71,6 +72,8 @@ std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const Sy
       return std::make_unique<DiLoCo>(storage, options);
     case SyncKind::gossip:
       return std::make_unique<Gossip>(storage, options, seed);
+    case SyncKind::async_gossip:
+      return std::make_unique<AdPsgd>(storage, options, seed);
     case SyncKind::push_sum:
       return std::make_unique<PushSum>(storage, options, seed);
     case SyncKind::easgd:

@@ -51,6 +51,7 @@ class Averaging : public Synchronizer {
   void average(Buffer buffer);
   void all_reduce(Buffer buffer, ReduceOp op);
   void count_all_reduce(uint64_t bytes);
+  void count_sent(uint64_t bytes) { bytes_sent_ += static_cast<double>(bytes); }
   // Sends a row to one rank and receives one from another.
   void exchange_rows(std::span<const float> row, int to, std::span<float> other, int from);
   Work send_async(std::span<const float> row, int to);

@@ -66,6 +66,10 @@ std::vector<bool> random_members(int ranks, int count, uint64_t seed, int64_t ex
   return drawn;
 }
 
+int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker) {
+  return 1 + 2 * draw(seed, exchange, asker, ranks / 2);
+}
+
 int left_of(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
 int right_of(int rank, int ranks) { return (rank + 1) % ranks; }
 

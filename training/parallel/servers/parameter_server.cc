@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/core/group.h"
 
 namespace tutti::training {
 namespace {
@@ -24,18 +23,6 @@ Communicator servers_among(Communicator& ranks, const Roles& roles) {
   return ranks.create(servers);
 }
 
-// What the first rank does, which may fail, for all.
-template <typename Make>
-void done_by_first(Communicator& ranks, const Make& make) {
-  std::optional<Error> error;
-  try {
-    if (ranks.rank() == 0) make();
-  } catch (const Error& its) {
-    error = its;
-  }
-  throw_any(ranks, error);
-}
-
 }  // namespace
 
 ParameterServer::ParameterServer(ParameterStorage& storage, const SyncOptions& options)
@@ -45,7 +32,8 @@ ParameterServer::ParameterServer(ParameterStorage& storage, const SyncOptions& o
       roles_(roles_of(options, ranks_.size())),
       pushes_(ranks_.duplicate()),
       answers_(ranks_.duplicate()),
-      servers_(servers_among(ranks_, roles_)) {
+      servers_(servers_among(ranks_, roles_)),
+      files_(ranks_, options) {
   if (serves()) server_.emplace(pushes_, answers_, storage, options);
   if (works()) worker_.emplace(pushes_, answers_, storage, options);
 }
@@ -74,9 +62,8 @@ void ParameterServer::abort(const std::string& reason) {
 
 // The calls of a rank fail with those of the others, of whatever thread.
 void ParameterServer::run(const Stretch& stretch) {
-  begin_files(stretch.first);
   const StretchOrder wanted = order_of(stretch);
-  const StretchOrder* const recorded = recorded_ ? &recorded_->at(wanted) : nullptr;
+  const StretchOrder* const recorded = files_.replayed(wanted);
   const UpdateOrder* const own =
       recorded == nullptr || !serves()
           ? nullptr
@@ -94,7 +81,7 @@ void ParameterServer::run(const Stretch& stretch) {
     throw;
   }
   tell_spans();
-  record(stretch);
+  files_.record(wanted, roles_.first_server(), server_ ? server_->order() : UpdateOrder());
   for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
   publish_values();
 }
@@ -176,37 +163,9 @@ StretchOrder ParameterServer::order_of(const Stretch& stretch) const {
 }
 
 std::optional<int> ParameterServer::recorded_ranks(int64_t first) {
-  begin_files(first);
-  const StretchOrder* const stretch = recorded_ ? recorded_->from(first) : nullptr;
+  const StretchOrder* const stretch = files_.replayed_from(first);
   if (stretch == nullptr) return std::nullopt;
   return static_cast<int>(stretch->workers) + roles_.apart;
-}
-
-void ParameterServer::begin_files(int64_t first) {
-  if (std::exchange(begun_, true)) return;
-  if (!options_.replay.empty()) {
-    std::string text;
-    done_by_first(ranks_, [&] { text = read_order_file(options_.replay); });
-    recorded_.emplace(text_of_first(ranks_, std::move(text)), options_.replay);
-  }
-  if (options_.record.empty()) return;
-  done_by_first(ranks_, [&] { recorder_.emplace(options_.record, first - 1); });
-}
-
-void ParameterServer::record(const Stretch& stretch) {
-  if (options_.record.empty()) return;
-  StretchOrder order = order_of(stretch);
-  const auto pushes = static_cast<size_t>(std::ssize(stretch.rates) * roles_.workers());
-  const auto as_numbers = [](UpdateOrder& its) {
-    return Buffer{its.data(), 2 * its.size(), DType::i64};
-  };
-  for (int server = 0; server < roles_.servers(); ++server) {
-    const int rank = roles_.first_server() + server;
-    UpdateOrder own = rank == ranks_.rank() ? server_->order() : UpdateOrder(pushes);
-    ranks_.broadcast(as_numbers(own), rank);
-    order.servers[static_cast<size_t>(server)] = std::move(own);
-  }
-  done_by_first(ranks_, [&] { recorder_->add(order); });
 }
 
 int64_t ParameterServer::bytes() const {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "training/parallel/servers/server.h"
-#include "training/parallel/servers/update_order.h"
+#include "training/parallel/replay/order_files.h"
 #include "training/parallel/servers/worker.h"
 #include "training/parallel/synchronizer.h"
 
@@ -75,8 +75,6 @@ class ParameterServer : public Synchronizer {
   void serve(const Stretch& stretch, const UpdateOrder* recorded);
   void serve_beside_work(const Stretch& stretch, const UpdateOrder* recorded);
   StretchOrder order_of(const Stretch& stretch) const;
-  void begin_files(int64_t first);
-  void record(const Stretch& stretch);
   void tell_spans();
 
   ParameterStorage& storage_;
@@ -89,9 +87,7 @@ class ParameterServer : public Synchronizer {
   std::optional<Server> server_;
   std::optional<Worker> worker_;
   int64_t next_part_ = 0;
-  bool begun_ = false;
-  std::optional<OrderRecorder> recorder_;  // on the first rank
-  std::optional<RecordedOrder> recorded_;
+  OrderFiles files_;
   std::chrono::nanoseconds waited_as_server_{0};  // of a rank that does nothing else
   double bytes_sent_ = 0;
   Observer observer_;

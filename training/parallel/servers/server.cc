@@ -86,7 +86,8 @@ void Server::receive() {
 
 std::optional<Server::Arrival> Server::next_arrival(const UpdateOrder* recorded) {
   auto next = arrived_.begin();
-  if (recorded != nullptr && std::ssize(order_) < std::ssize(*recorded)) {
+  if (recorded != nullptr && next != arrived_.end()) {
+    if (order_.size() >= recorded->size()) refuse_record("it ends before the steps do");
     const AppliedPush& wanted = (*recorded)[order_.size()];
     next = std::ranges::find_if(arrived_, [&](const Arrival& arrival) {
       return AppliedPush{arrival.worker, arrival.push.clock} == wanted;
@@ -104,12 +105,8 @@ std::optional<Server::Arrival> Server::next_arrival(const UpdateOrder* recorded)
 void Server::check_recorded(const AppliedPush& recorded) const {
   const auto is_its = [&](const Arrival& arrival) { return arrival.worker == recorded.worker; };
   if (!std::ranges::any_of(arrived_, is_its) && !std::ranges::any_of(waiting_, is_its)) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("worker ", recorded.worker, " does not come to clock ", recorded.clock,
-                  ", which is recorded as the next one"),
-              {.where = "--replay",
-               .cause = "the record is of another run, or was changed",
-               .remedy = "give the file and the settings of one run"});
+  refuse_record(cat("worker ", recorded.worker, " does not come to clock ", recorded.clock,
+                    ", which is its next one"));
 }
 
 void Server::take(const Arrival& arrival, const UpdateShard& update) {

@@ -31,7 +31,7 @@
 #include "training/core/owned_piece.h"
 #include "training/parallel/servers/messages.h"
 #include "training/parallel/servers/roles.h"
-#include "training/parallel/servers/update_order.h"
+#include "training/parallel/replay/update_order.h"
 #include "training/parallel/storage.h"
 
 namespace tutti::training {

@@ -1,11 +1,12 @@
-// The order in which servers applied what workers sent: recorded while ranks train, and enforced
-// when they train again (`--record FILE`, `--replay FILE`).
+// The order in which servers, or neighbours, applied what others sent: recorded while ranks train,
+// and enforced when they train again (`--record FILE`, `--replay FILE`).
 //
 // A file has a line of JSON for each stretch of steps between two meetings of all ranks:
 //
 //   {"way":"async","first":1,"last":16,"workers":2,"servers":[[[0,0],[1,1],[0,2] ...] ...]}
 //
-// By server, [worker, clock] one after the other (clocks: messages.h). All else that a run computes
+// By server, [worker, clock] one after the other (clocks: servers/messages.h; of `adpsgd` ranks are
+// servers, clocks are updates, and even ranks have none). All else that a run computes
 // follows from this order and the run's settings, bit for bit.
 #pragma once
 
@@ -63,6 +64,13 @@ class RecordedOrder {
   std::string name_;
   std::map<int64_t, StretchOrder> stretches_;  // by first step
 };
+
+// Throws Error(invalid_argument): a record that cannot be kept, for this reason.
+[[noreturn]] void refuse_record(const std::string& why);
+
+// As in a line.
+std::string text_of(const UpdateOrder& order);
+UpdateOrder order_in(const std::string& text);
 
 // Throws Error(system) where it cannot be read.
 std::string read_order_file(const std::string& path);

@@ -166,6 +166,8 @@ int64_t copies_of_values(const SyncOptions& options) {
     case SyncKind::diloco:
     case SyncKind::push_sum:
       return 3;
+    case SyncKind::async_gossip:
+      return 5;
     case SyncKind::easgd:
       return 2;
     case SyncKind::fedavg:
@@ -174,8 +176,6 @@ int64_t copies_of_values(const SyncOptions& options) {
       constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
       return (options.kind == SyncKind::fedadam ? 4 : 2) + (options.secure_sums ? kWords : 0);
     }
-    case SyncKind::async_gossip:
-      return 5;
   }
   return 0;
 }
@@ -225,8 +225,8 @@ void set_way(SyncOptions& options, const std::string& text) {
   } else {
     refuse(text, "there is no such way",
            "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
-           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, "
-           "fedavg:K, fedprox:K,MU or fedadam:K");
+           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, fedavg:K, "
+           "fedprox:K,MU or fedadam:K");
   }
   options = way;
 }

@@ -59,15 +59,15 @@ std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange) {
   return partners;
 }
 
+int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker) {
+  return 1 + 2 * draw(seed, exchange, asker, ranks / 2);
+}
+
 std::vector<bool> random_members(int ranks, int count, uint64_t seed, int64_t exchange) {
   const std::vector<int> order = random_order(ranks, seed, exchange);
   std::vector<bool> drawn(order.size());
   for (int i = 0; i < count; ++i) drawn[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
   return drawn;
-}
-
-int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker) {
-  return 1 + 2 * draw(seed, exchange, asker, ranks / 2);
 }
 
 int left_of(int rank, int ranks) { return (rank + ranks - 1) % ranks; }

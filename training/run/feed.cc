@@ -42,8 +42,8 @@ std::vector<std::unique_ptr<const DataSet>> client_sets(const std::vector<const 
 }
 
 std::vector<const DataSet*> views(const std::vector<std::unique_ptr<const DataSet>>& sets) {
-  std::vector<const DataSet*> views;
-  for (const auto& set : sets) views.push_back(set.get());
+  std::vector<const DataSet*> views(sets.size());
+  std::ranges::transform(sets, views.begin(), [](const auto& set) { return set.get(); });
   return views;
 }
 

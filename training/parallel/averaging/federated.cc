@@ -137,8 +137,8 @@ void Federated::visit_state(StateVisitor& visitor) {
 // As two numbers of 24 bits, each of which f32 has exactly.
 void Federated::visit_targets(StateVisitor& visitor) {
   constexpr int64_t kBase = int64_t{1} << 24;
-  saved_targets_ = {static_cast<float>(round_targets_ / kBase),
-                    static_cast<float>(round_targets_ % kBase)};
+  const int64_t high = round_targets_ / kBase;
+  saved_targets_ = {static_cast<float>(high), static_cast<float>(round_targets_ - high * kBase)};
   visitor.row("sync.targets", row_of(saved_targets_), RowKind::averaged);
   round_targets_ = std::llround(static_cast<double>(saved_targets_[0]) * kBase + saved_targets_[1]);
 }

@@ -106,9 +106,9 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
 }
 
 TEST(SyncMemoryPlans, AreWhatARunTakes) {
-  for (const char* way : {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete",
-                          "sgp", "easgd:2", "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps",
-                          "ssp:2", "async"}) {
+  for (const char* way :
+       {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete", "sgp", "easgd:2",
+        "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps", "ssp:2", "async"}) {
     const std::unique_ptr<DataSet> data = testing::tiny_data();
     TrainOptions options;
     options.micro_batch = 4;

@@ -61,8 +61,7 @@ double Replica::ServedSteps::compute(int64_t step, int part) {
   const bool is_own = part == replica_.world().rank();
   const StepBatches taken{.own = is_own ? batches.own : batches.of_part(part),
                           .passes = batches.passes};
-  const StepCounts counts =
-      is_async() ? replica_.gradients_.own_counts(taken) : late_.counts(step);
+  const StepCounts counts = is_async() ? replica_.gradients_.own_counts(taken) : late_.counts(step);
   late_.compute(step, taken, counts.scales(1));
   late_.check(step);
   return is_async() ? clip_own(step) : 1;

@@ -95,9 +95,7 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
   }
 }
 
-int ParameterStorage::owner_count() const {
-  return owners_among(groups_.ranks.front(), options_);
-}
+int ParameterStorage::owner_count() const { return owners_among(groups_.ranks.front(), options_); }
 
 Tensor ParameterStorage::part_of(int bucket, Tensor whole, int owner) const {
   const int64_t shard = layout_.buckets[at(bucket)].shard_size();

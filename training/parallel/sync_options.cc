@@ -223,10 +223,11 @@ void set_way(SyncOptions& options, const std::string& text) {
                                    : SyncKind::fedadam;
     set_federated(way, text);
   } else {
-    refuse(text, "there is no such way",
-           "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
-           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, fedavg:K, "
-           "fedprox:K,MU or fedadam:K");
+    refuse(
+        text, "there is no such way",
+        "give allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
+        "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, fedavg:K, "
+        "fedprox:K,MU or fedadam:K");
   }
   options = way;
 }

@@ -86,9 +86,9 @@ SyncOptions averages_every(int64_t updates);
 int64_t copies_of_values(const SyncOptions& options);
 
 // Reads a text: allreduce, ps[:S], ssp:B[:S], async[:S], local:K, post-local:K@STEP,
-// diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], adpsgd, easgd:K[,ALPHA], fedavg:K[,FRACTION],
-// fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. What is not in such a text stays. Throws
-// Error(invalid_argument).
+// diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], adpsgd, easgd:K[,ALPHA],
+// fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. What is not in such a text
+// stays. Throws Error(invalid_argument).
 void set_way(SyncOptions& options, const std::string& text);
 // The text that says the same.
 std::string text_of(const SyncOptions& options);

@@ -18,9 +18,9 @@ namespace tutti::training {
 class MemoryPlan {
  public:
   // `model` is that of a rank of a mesh; `batch` is a micro-batch of the run, of which a
-  // data-parallel rank has `passes` in a step at most. The model and the batch outlive the plan. While it is made
-  // the parameters' views point elsewhere; afterwards they are empty. Throws as profile_model()
-  // and make_placement() do.
+  // data-parallel rank has `passes` in a step at most. The model and the batch outlive the plan.
+  // While it is made the parameters' views point elsewhere; afterwards they are empty. Throws as
+  // profile_model() and make_placement() do.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes);
   // The same where the model's units have been profiled.
   MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions& options, int64_t passes,

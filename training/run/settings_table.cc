@@ -161,7 +161,8 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           "post-local:K@STEP from that step on; diloco:H[,P[,TAU[,ALPHA]]] every H steps, by an "
           "outer optimizer, in P fragments of which each may travel for TAU steps and leaves a "
           "rank ALPHA of its own values; gossip:ring, exp, random or complete averages with some "
-          "other ranks in each step, sgp by push-sum, adpsgd without waiting for them; easgd:K[,ALPHA] pulls ranks to a centre, and "
+          "other ranks in each step, sgp by push-sum, adpsgd without waiting for them; "
+          "easgd:K[,ALPHA] pulls ranks to a centre, and "
           "the centre to them, every K steps; fedavg:K[,FRACTION] trains in rounds of K steps, "
           "after which all take the mean over a fraction of the ranks by their samples, "
           "fedprox:K,MU[,FRACTION] holds them near the round's first values, fedadam:K[,FRACTION] "
@@ -314,7 +315,8 @@ void describe_layout(Schema& schema, TrainOptions& options) {
   schema
       .add("parallel.flush_every", options.flush_every,
            "pipedream and pipedream-2bw: steps between pipeline flushes; any --sync but allreduce: "
-           "between meetings of all ranks; losses are reported then. 0: at checkpoints and validation, and "
+           "between meetings of all ranks; losses are reported then. 0: at checkpoints and "
+           "validation, and "
            "after 1024 steps")
       .between(0, 1024)
       .show_default();

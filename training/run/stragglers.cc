@@ -21,10 +21,10 @@ double slowdown_of(const std::string& text, int rank) {
       factor = parse_number<double>(straggler.substr(sign + 2));
     }
     if (!number || *number < 0 || !factor || !(*factor >= 1) || *factor > kMost) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("no rank is slow by ", in_quotes(straggler)),
-                  {.where = "--straggler",
-                   .remedy = "give a rank and how many times as long it takes, from 1 to 1000: 3:x4"});
+      throw Error(
+          ErrorCode::invalid_argument, cat("no rank is slow by ", in_quotes(straggler)),
+          {.where = "--straggler",
+           .remedy = "give a rank and how many times as long it takes, from 1 to 1000: 3:x4"});
     }
     if (*number == rank) slowdown = *factor;
   }

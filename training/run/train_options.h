@@ -47,8 +47,8 @@ struct TrainOptions {
   std::optional<int64_t> cut_slices;
 
   // Steps between flushes, with a schedule that is not flushed at each step; between meetings of
-  // all ranks, where they do not wait for each other (SyncOptions). There is one before validation and checkpoints as well, and after 1024
-  // steps. 0: then only.
+  // all ranks, where they do not wait for each other (SyncOptions). There is one before validation
+  // and checkpoints as well, and after 1024 steps. 0: then only.
   uint64_t flush_every = 16;
 
   uint64_t validate_every = 0;  // steps; 0: at the end only

@@ -310,7 +310,8 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
-  depart(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any), leaves ? own : 0);
+  depart(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any),
+         leaves ? own : 0);
 }
 
 // No rank throws before every rank has come to this: an abort by the first one would reach others
@@ -327,7 +328,8 @@ void Trainer::Loop::depart(const std::string& why, int signal) {
 // A recorded run that is replayed had lost ranks by then: as many leave this one.
 void Trainer::Loop::leave_as_recorded() {
   if (!options_.copies) return;
-  const int ranks = replica_.recorded_ranks(static_cast<int64_t>(done_ + 1)).value_or(world_.size());
+  const int ranks =
+      replica_.recorded_ranks(static_cast<int64_t>(done_ + 1)).value_or(world_.size());
   if (ranks < 1 || ranks >= world_.size()) return;
   depart(cat("from step ", done_ + 1, " on the recorded run had ", ranks, " of ", world_.size(),
              " ranks: the others leave"),

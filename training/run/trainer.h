@@ -72,7 +72,7 @@ struct TrainResult {
   double samples_per_second = 0;
   double waiting_share = 0;
   std::vector<RankReport> ranks;  // all of them
-  std::string digest;  // with servers: of the model's values (checkpoint/checksum.h)
+  std::string digest;             // with servers: of the model's values (checkpoint/checksum.h)
   MemoryReport memory;
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h

@@ -138,7 +138,8 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
                    {"waited_s", report.waited_seconds},
                    {"bytes_sent", report.bytes_sent}};
     if (report.staleness) {
-      worker["staleness"] = {{"mean", report.staleness->mean}, {"largest", report.staleness->largest}};
+      worker["staleness"] = {{"mean", report.staleness->mean},
+                             {"largest", report.staleness->largest}};
     }
     all["workers"].push_back(std::move(worker));
   }

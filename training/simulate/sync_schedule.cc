@@ -32,6 +32,10 @@ Pattern pattern_of(const SyncOptions& way) {
     case SyncKind::allreduce:
     case SyncKind::local:
     case SyncKind::diloco:
+    case SyncKind::easgd:
+    case SyncKind::fedavg:
+    case SyncKind::fedprox:
+    case SyncKind::fedadam:
       return Pattern::all_reduces;
     case SyncKind::gossip:
       return way.graph == GossipGraph::complete ? Pattern::all_reduces : Pattern::exchanges;
@@ -92,12 +96,11 @@ class Builder {
   std::optional<Sum> sum_after(int64_t update) const {
     if (ranks_ == 1) return std::nullopt;
     const Sum all{.bytes = work_.bytes, .used_at = update};
-    if (way_.kind == SyncKind::local) {
+    if (way_.kind != SyncKind::diloco) {
       const int64_t local = update - way_.local_after;
       if (local > 0 && local % way_.every != 0) return std::nullopt;
       return all;
     }
-    if (way_.kind != SyncKind::diloco) return all;
     const Sum fragment{.bytes = work_.bytes / static_cast<double>(way_.fragments),
                        .used_at = update + way_.delay};
     if (!fragment_sent_at(way_, update) || fragment.used_at > work_.updates) return std::nullopt;
@@ -132,7 +135,6 @@ class Builder {
     if (way_.kind == SyncKind::diloco) {
       return updates * static_cast<double>(way_.fragments) / static_cast<double>(way_.every);
     }
-    if (way_.kind != SyncKind::local) return updates;
     const auto before = static_cast<double>(std::min(way_.local_after, work_.updates));
     return before + (updates - before) / static_cast<double>(way_.every);
   }

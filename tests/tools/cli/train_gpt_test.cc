@@ -117,7 +117,8 @@ TEST_F(TrainGpt, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST_F(TrainGpt, AveragesParametersEveryFewSteps) {
-  const std::vector<Json> found = trained({"--steps", "12", "--average-every", "4"});
+  const std::vector<Json> found =
+      trained({"--steps", "12", "--average-every", "4", "--flush-every", "1"});
   ASSERT_THAT(found, SizeIs(13));
   for (size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(found[i]["bytes_sent"] > 0, i % 4 == 3) << "step " << i + 1;
@@ -126,8 +127,8 @@ TEST_F(TrainGpt, AveragesParametersEveryFewSteps) {
 }
 
 TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
-  const std::vector<Json> found =
-      trained({"--steps", "12", "--sync", "diloco:6,2,1", "--outer-wire", "mx8"});
+  const std::vector<Json> found = trained(
+      {"--steps", "12", "--sync", "diloco:6,2,1", "--outer-wire", "mx8", "--flush-every", "1"});
   ASSERT_THAT(found, SizeIs(13));
   for (size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(found[i]["bytes_sent"] > 0, i % 3 == 2) << "step " << i + 1;

@@ -62,8 +62,8 @@ bool write_points(std::ostringstream& out, const std::string& block, const Line&
 
 }  // namespace
 
-void plot_losses(const Picture& picture, const std::string& title,
-                 std::span<const LossCurves> runs, LossesOver over) {
+void plot_losses(const Picture& picture, const std::string& title, std::span<const LossCurves> runs,
+                 LossesOver over) {
   std::ostringstream out;
   std::string plots;
   for (const Line& line : lines_of(runs)) {
@@ -73,8 +73,8 @@ void plot_losses(const Picture& picture, const std::string& title,
                  line.title.empty() ? " notitle" : cat(" title ", gnuplot_string(line.title)));
   }
   if (plots.empty()) return;
-  out << gnuplot_title(title) << "set xlabel '"
-      << (over == LossesOver::time ? "seconds" : "step") << "'\nset ylabel 'loss (nats)'\n"
+  out << gnuplot_title(title) << "set xlabel '" << (over == LossesOver::time ? "seconds" : "step")
+      << "'\nset ylabel 'loss (nats)'\n"
       << "set grid lc rgb '#c0c0c0'\nset key top right noenhanced\n"
       << plots << '\n';
   picture.draw(out.str());

@@ -22,8 +22,9 @@ struct LossCurves {
 enum class LossesOver { steps, time };
 
 // Each run has a colour, if there are several. Losses that are not finite are left out, over time
-// also those of steps whose time is not known; without any loss there is no picture. Throws as Picture::draw() does.
-void plot_losses(const Picture& picture, const std::string& title,
-                 std::span<const LossCurves> runs, LossesOver over = LossesOver::steps);
+// also those of steps whose time is not known; without any loss there is no picture. Throws as
+// Picture::draw() does.
+void plot_losses(const Picture& picture, const std::string& title, std::span<const LossCurves> runs,
+                 LossesOver over = LossesOver::steps);
 
 }  // namespace tutti::tool

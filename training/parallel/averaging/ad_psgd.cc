@@ -91,10 +91,8 @@ void AdPsgd::finish_values() {
 }
 
 StretchOrder AdPsgd::stretch() {
-  StretchOrder stretch{.way = text_of(options()),
-                       .first = first_,
-                       .last = updates(),
-                       .workers = ranks().size()};
+  StretchOrder stretch{
+      .way = text_of(options()), .first = first_, .last = updates(), .workers = ranks().size()};
   stretch.servers.resize(static_cast<size_t>(ranks().size()));
   return stretch;
 }
@@ -105,8 +103,8 @@ void AdPsgd::exchange(int64_t update) {
   throw_failure();
   if (!options().replay.empty() && recorded_ == nullptr) {
     made_on_all(ranks(), [&] {
-      refuse_record(cat("no stretch of it begins with step ", first_, " on ", ranks().size(),
-                        " ranks"));
+      refuse_record(
+          cat("no stretch of it begins with step ", first_, " on ", ranks().size(), " ranks"));
       return true;
     });
   }

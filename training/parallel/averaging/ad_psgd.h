@@ -54,9 +54,7 @@ class AdPsgd : public Averaging {
   void throw_failure();
   // 0: this rank's values; 1: those that the model computes with; 2: an update; 3: another rank's
   // values; 4: those that are sent to it.
-  std::span<float> row(size_t index) const {
-    return {memory_.get() + index * count(), count()};
-  }
+  std::span<float> row(size_t index) const { return {memory_.get() + index * count(), count()}; }
   size_t count() const { return static_cast<size_t>(values_.size()); }
 
   uint64_t seed_;
@@ -69,9 +67,9 @@ class AdPsgd : public Averaging {
 
   std::mutex mutex_;  // of what follows, and of row 0 where this rank answers
   std::condition_variable turned_;
-  UpdateOrder order_;                        // of the stretch, where this rank answers
-  const UpdateOrder* recorded_ = nullptr;    // that it is to be
-  std::exception_ptr failure_;               // of the thread
+  UpdateOrder order_;                      // of the stretch, where this rank answers
+  const UpdateOrder* recorded_ = nullptr;  // that it is to be
+  std::exception_ptr failure_;             // of the thread
   bool ends_ = false;
   std::thread thread_;
 };

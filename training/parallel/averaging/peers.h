@@ -16,7 +16,8 @@ std::vector<int> exponential_targets(int ranks, int64_t exchange);
 std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange);
 // By rank, its partner at random, whose partner it is; itself where the number is odd.
 std::vector<int> random_pairs(int ranks, uint64_t seed, int64_t exchange);
-// The rank that one with an even number asks in AD-PSGD: any with an odd number, of at least 2 ranks.
+// The rank that one with an even number asks in AD-PSGD: any with an odd number, of at least 2
+// ranks.
 int random_answerer(int ranks, uint64_t seed, int64_t exchange, int asker);
 // By rank, whether it is one of `count` that are drawn at random.
 std::vector<bool> random_members(int ranks, int count, uint64_t seed, int64_t exchange);

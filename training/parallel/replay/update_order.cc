@@ -115,10 +115,10 @@ const StretchOrder* RecordedOrder::from(int64_t first) const {
 
 const StretchOrder& RecordedOrder::at(const StretchOrder& wanted) const {
   const auto refuse = [&](const std::string& cause, const std::string& remedy) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(name_, " does not tell of steps ", wanted.first, " to ", wanted.last,
-                    " of this run"),
-                {.where = "--replay", .cause = cause, .remedy = remedy});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(name_, " does not tell of steps ", wanted.first, " to ", wanted.last, " of this run"),
+        {.where = "--replay", .cause = cause, .remedy = remedy});
   };
   const StretchOrder* const found = from(wanted.first);
   if (found == nullptr) {

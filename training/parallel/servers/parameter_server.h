@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "training/parallel/servers/server.h"
 #include "training/parallel/replay/order_files.h"
+#include "training/parallel/servers/server.h"
 #include "training/parallel/servers/worker.h"
 #include "training/parallel/synchronizer.h"
 

@@ -29,9 +29,9 @@
 
 #include "collectives/communicator.h"
 #include "training/core/owned_piece.h"
+#include "training/parallel/replay/update_order.h"
 #include "training/parallel/servers/messages.h"
 #include "training/parallel/servers/roles.h"
-#include "training/parallel/replay/update_order.h"
 #include "training/parallel/storage.h"
 
 namespace tutti::training {

@@ -65,8 +65,8 @@ std::vector<Work> Worker::receive_answers(bool with_values) {
     works.push_back(answers_.recv_async(bytes_of(answered_[static_cast<size_t>(server)]), rank,
                                         {.tag = kHeaderTag}));
     for (int b = 0; with_values && b < buckets; ++b) {
-      works.push_back(answers_.recv_async(as_buffer(storage_.part_of(b, storage_.values(b), server)), rank,
-                                          {.tag = kRowTag}));
+      works.push_back(answers_.recv_async(
+          as_buffer(storage_.part_of(b, storage_.values(b), server)), rank, {.tag = kRowTag}));
     }
   }
   return works;

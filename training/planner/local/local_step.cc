@@ -54,10 +54,9 @@ class LocalPricing {
         at_once_(std::min(at_once, ranks_)) {
     const auto up = [](uint64_t number, uint64_t by) { return (number + by - 1) / by; };
     const uint64_t micro_batches = up(run_.training.batch, run_.training.micro_batch);
-    passes_ = static_cast<int64_t>(
-        up(micro_batches,
-           static_cast<uint64_t>(
-               roles_of(replica_.sync, place.ranks_along(kSampleAxes)).workers())));
+    passes_ = static_cast<int64_t>(up(
+        micro_batches,
+        static_cast<uint64_t>(roles_of(replica_.sync, place.ranks_along(kSampleAxes)).workers())));
     cut_ = replica_.pipeline.cut.empty() ? pipeline::estimated_cut(*model_, plans_.chunks())
                                          : replica_.pipeline.cut;
   }

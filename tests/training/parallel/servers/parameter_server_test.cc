@@ -26,18 +26,18 @@ namespace tutti::training {
 namespace {
 
 using testing::Deterministic;
-using testing::TinyRun;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::SizeIs;
+using testing::TinyRun;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
 // --- The same bits as sums over all ranks ---
 
-// In deterministic mode, of embeddings that are not tied: the two uses of a tied one are summed over
-// ranks apart.
+// In deterministic mode, of embeddings that are not tied: the two uses of a tied one are summed
+// over ranks apart.
 TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
   TinyRun run;
   run.model.tied = false;
@@ -220,10 +220,11 @@ class Ahead : public Served {
     if (optimizer == "sgd") options.optimizer["momentum"] = 0;
     options.schedule.peak = optimizer == "sgd" ? 0.3 : 3e-3;
     if (way == "allreduce") return options;
-    const std::string pushes = "[[1,0],[1,1],[0,0],[1,2],[0,1],[1,3],[0,2],[1,4],[0,3],[1,5],[0,4],[0,5]]";
-    options.replica.sync.replay = write(
-        "order", cat(R"({"way":"ssp:2","first":1,"last":6,"workers":2,"servers":[)", pushes, ",",
-                     pushes, "]}\n"));
+    const std::string pushes =
+        "[[1,0],[1,1],[0,0],[1,2],[0,1],[1,3],[0,2],[1,4],[0,3],[1,5],[0,4],[0,5]]";
+    options.replica.sync.replay =
+        write("order", cat(R"({"way":"ssp:2","first":1,"last":6,"workers":2,"servers":[)", pushes,
+                           ",", pushes, "]}\n"));
     return options;
   }
 };
@@ -267,7 +268,8 @@ TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
 // --- What is refused ---
 
 std::string refusal(int ranks, const TrainOptions& options) {
-  const auto errors = run_ranks_catching(ranks, [&](const Job& job) { train_as_rank(job, options); });
+  const auto errors =
+      run_ranks_catching(ranks, [&](const Job& job) { train_as_rank(job, options); });
   for (const auto& error : errors) EXPECT_TRUE(error);
   return errors.front() ? errors.front()->what() : "";
 }
@@ -281,8 +283,7 @@ TEST_F(Served, RefusesAnotherRunsRecord) {
   TrainOptions longer = replayed(options_of("async"), path("order"));
   longer.flush_every = 12;
   EXPECT_THAT(refusal(2, longer), HasSubstr("its stretch ends with step 8"));
-  EXPECT_THAT(refusal(2, replayed(options_of("async"), path("nothing"))),
-              HasSubstr("cannot read"));
+  EXPECT_THAT(refusal(2, replayed(options_of("async"), path("nothing"))), HasSubstr("cannot read"));
   EXPECT_THAT(refusal(2, replayed(options_of("async"), write("text", "{}\n"))),
               HasSubstr("is no record of updates"));
 }
@@ -291,8 +292,8 @@ TEST_F(Served, RefusesAnOrderThatCannotBe) {
   TrainOptions options = options_of("ssp:1");
   options.samples = 3 * 8;
   const std::string pushes = "[[0,0],[0,1],[0,2],[1,0],[1,1],[1,2]]";
-  const std::string line =
-      cat(R"({"way":"ssp:1","first":1,"last":3,"workers":2,"servers":[)", pushes, ",", pushes, "]}");
+  const std::string line = cat(R"({"way":"ssp:1","first":1,"last":3,"workers":2,"servers":[)",
+                               pushes, ",", pushes, "]}");
   EXPECT_THAT(refusal(2, replayed(options, write("bad", line))),
               HasSubstr("worker 0 does not come to clock 2"));
 }
@@ -305,7 +306,10 @@ TEST_F(Served, RefusesWhatDoesNotGoTogether) {
   };
   const auto nothing = [](TrainOptions&) {};
   EXPECT_THAT(with("ps:2", nothing), HasSubstr("no rank is left to compute"));
-  EXPECT_THAT(with("async", [](TrainOptions& o) { o.optimizer = {{"name", "lamb"}}; }),
+  EXPECT_THAT(with("async",
+                   [](TrainOptions& o) {
+                     o.optimizer = {{"name", "lamb"}};
+                   }),
               HasSubstr("norms of whole parameters"));
   EXPECT_THAT(with("ps", [](TrainOptions& o) { o.replica.storage.stage = 1; }),
               HasSubstr("ZeRO stage 1"));

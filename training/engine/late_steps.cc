@@ -59,6 +59,7 @@ std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
 std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, int64_t first,
                                            std::span<const double> learning_rates) {
   LateSteps late(*this, steps, first, learning_rates);
+  synchronizer_->begin_stretch(late.count());
   std::vector<double> norms;
   for (int64_t step = 0; step < late.count(); ++step) {
     const StepCounts own = gradients_.own_counts(late.batches(step));

@@ -42,7 +42,7 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
 }
 
 void check_experts(Model& model, const ReplicaOptions& options) {
-  if (options.sync.has_servers() && model.expert_load() != nullptr) {
+  if (options.sync.has_order() && model.expert_load() != nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 cat(text_of(options.sync), " does not go with a model of experts"),
                 {.cause = "its router's loss and bias follow from all ranks' tokens in each step",

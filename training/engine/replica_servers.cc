@@ -30,7 +30,7 @@ class Replica::ServedSteps {
  private:
   bool is_async() const { return replica_.options_.sync.kind == SyncKind::async; }
   bool leads() const { return servers_.roles().first_server() == replica_.world().rank(); }
-  double compute(int64_t step, int part);
+  std::optional<double> compute(int64_t step, int part);
   double clip_own(int64_t step);
   void update(const ShardUpdate& update);
   std::vector<StepResult> results();
@@ -56,7 +56,7 @@ std::vector<StepResult> Replica::ServedSteps::run() {
   return results();
 }
 
-double Replica::ServedSteps::compute(int64_t step, int part) {
+std::optional<double> Replica::ServedSteps::compute(int64_t step, int part) {
   const StepBatches& batches = late_.batches(step);
   const bool is_own = part == replica_.world().rank();
   const StepBatches taken{.own = is_own ? batches.own : batches.of_part(part),
@@ -64,7 +64,8 @@ double Replica::ServedSteps::compute(int64_t step, int part) {
   const StepCounts counts = is_async() ? replica_.gradients_.own_counts(taken) : late_.counts(step);
   late_.compute(step, taken, counts.scales(1));
   late_.check(step);
-  return is_async() ? clip_own(step) : 1;
+  if (!is_async()) return 1;
+  return counts.targets == 0 ? std::nullopt : std::optional(clip_own(step));
 }
 
 // Each worker's gradients are an update, with a norm of their own.

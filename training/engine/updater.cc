@@ -19,13 +19,11 @@ class NoNorms : public NormReducer {
 
 }  // namespace
 
-Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model,
-                 const ParameterStorage& storage, Communicator& group,
-                 const UpdaterOptions& options)
+Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterStorage& storage,
+                 Communicator& group, const UpdaterOptions& options)
     : optimizer_(std::move(optimizer)), model_(model), storage_(storage), options_(options) {
-  const auto owned = static_cast<size_t>(storage.owned_elements());
   for (size_t i = 0; i < optimizer_->state_names().size(); ++i) {
-    states_.push_back(group.allocate<float>(owned));
+    states_.push_back(storage.allocate_row());
   }
   if (storage.options().stage > 0) {
     matrices_.emplace(group, storage.layout(), model.parameters().specs());

@@ -33,7 +33,7 @@ class Updater {
  public:
   // State is for what `storage` owns; the ranks of `group` share that. `model` and `storage`
   // outlive this.
-  Updater(std::unique_ptr<Optimizer> optimizer, Model& model, const ParameterStorage& storage,
+  Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterStorage& storage,
           Communicator& group, const UpdaterOptions& options);
 
   // What the next step's loss is multiplied by.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "training/core/mapped_file.h"
 
 namespace tutti::training {
 namespace {
@@ -63,7 +64,7 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
   place(values_, value_memory_, options_.dtype, whole_values());
   place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
   if (!own_masters() && options_.masters) {
-    masters_ = communicator_.allocate<float>(static_cast<size_t>(owned_elements()));
+    masters_ = allocate_row();
   }
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     show_values(b);
@@ -93,6 +94,12 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
       places.push_back({{}, row(memory.get() + offset, dtype, shard)});
     }
   }
+}
+
+Memory<float> ParameterStorage::allocate_row() {
+  const auto count = static_cast<size_t>(owned_elements());
+  return options_.shard_files.empty() ? communicator_.allocate<float>(count)
+                                      : map_floats(options_.shard_files, count);
 }
 
 int ParameterStorage::owner_count() const { return owners_among(groups_.ranks.front(), options_); }

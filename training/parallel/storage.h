@@ -59,6 +59,9 @@ struct StorageOptions {
   int owners = 0;
   // Values in f32 have masters too: they are updated while the values are computed with.
   bool masters_apart = false;
+  // A directory where masters and the optimizer's state are in files (core/mapped_file.h); empty:
+  // they are in memory.
+  std::string shard_files;
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
@@ -100,6 +103,8 @@ class ParameterStorage {
   std::span<float> masters() const {
     return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
   }
+  // Zeroed memory for a row of this rank's arrays: masters, or a state of the optimizer.
+  Memory<float> allocate_row();
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);

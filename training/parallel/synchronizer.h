@@ -22,6 +22,8 @@ namespace tutti::training {
 // One of these for a rank's share of one model. Each call is made by all ranks, in one order.
 class Synchronizer : public UnitHooks {
  public:
+  // Before several steps that ranks take without waiting for each other.
+  virtual void begin_stretch(int64_t steps) {}
   // Before the first forward of a step. By unit: how often its backward runs, the same number on
   // each rank; 0 for those that lie on other stages of a pipeline. Gradients are zero after it.
   virtual void begin_step(const std::vector<int64_t>& passes) = 0;

@@ -332,6 +332,11 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "do not overlap gradient all-reduce with backward")
       .flag("--no-overlap", false);
   schema
+      .add("parallel.shard_files", replica.storage.shard_files,
+           "ps, ssp and async: keep servers' values and optimizer states in files in this "
+           "directory, mapped into memory; they are gone when the run ends")
+      .value_name("DIR");
+  schema
       .add("parallel.straggler", options.straggler,
            "make a rank slow, for experiments: rank 3 takes 4 times as long for its gradients")
       .value_name("3:x4");

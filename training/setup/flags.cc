@@ -422,6 +422,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
+      {"parallel.shard_files", sync.has_servers(), "--sync ps, ssp:BOUND or async"},
       {"output.record", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
       {"output.replay", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},

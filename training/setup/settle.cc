@@ -186,10 +186,10 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
                 {.cause = "one rank times the model alone, whose batch statistics are everybody's",
                  .remedy = "leave one of them out, or give the cut in units"});
   }
-  if (replica.sync.has_servers() && synchronizes(options.model)) {
+  if (replica.sync.has_order() && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--sync ", text_of(replica.sync), " and --sync-bn do not go together"),
-                {.cause = "workers do not wait for each other's batch statistics",
+                {.cause = "ranks do not wait for each other's batch statistics",
                  .remedy = "leave one of them out"});
   }
   slowdown_of(options.training.straggler, 0);  // it can be read

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/core/group.h"
 #include "training/parallel/averaging/peers.h"
 
 namespace tutti::training {
@@ -40,40 +39,45 @@ AdPsgd::AdPsgd(ParameterStorage& storage, const SyncOptions& options, uint64_t s
 }
 
 AdPsgd::~AdPsgd() {
-  if (!thread_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
     ends_ = true;
   }
   turned_.notify_all();
   try {
-    requests_.send({&kEnd, 1, DType::i64}, requests_.rank(), {.tag = kUpdateTag});
+    if (std::uncaught_exceptions() > 0) {
+      // Others may wait for this rank's values, or for its answer.
+      for (Communicator* const calls : {&requests_, &replies_}) {
+        calls->abort("training was ended by an error");
+      }
+    }
+    if (thread_.joinable()) {
+      requests_.send({&kEnd, 1, DType::i64}, requests_.rank(), {.tag = kUpdateTag});
+    }
   } catch (const std::exception&) {  // it has failed, and with it the thread
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void AdPsgd::publish_values() {
-  {
-    const std::scoped_lock lock(mutex_);
-    values_.read(0, row(0));
-    values_.read(0, row(1));
-  }
-  begin_stretch();
+  const std::scoped_lock lock(mutex_);
+  values_.read(0, row(0));
+  values_.read(0, row(1));
 }
 
-void AdPsgd::begin_stretch() {
-  const StretchOrder* const recorded =
-      options().replay.empty() ? nullptr : files_.replayed_from(updates() + 1);
-  const std::scoped_lock lock(mutex_);
+void AdPsgd::begin_stretch(int64_t steps) {
   first_ = updates() + 1;
-  order_.clear();
-  const bool fits = recorded != nullptr && std::ssize(recorded->servers) == ranks().size();
-  recorded_ = fits ? &recorded->servers[static_cast<size_t>(ranks().rank())] : nullptr;
+  last_ = updates() + steps;
+  const StretchOrder* const recorded = files_.replayed(stretch());
+  if (recorded == nullptr) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    recorded_ = &recorded->servers[static_cast<size_t>(ranks().rank())];
+  }
   turned_.notify_all();
 }
 
-// By update: a rank that has done all of a stretch's waits here for the others.
+// All averages are over once each rank has done its updates.
 void AdPsgd::finish_values() {
   if (updates() < first_) return;
   throw_failure();
@@ -82,17 +86,19 @@ void AdPsgd::finish_values() {
     const std::scoped_lock lock(mutex_);
     std::ranges::copy(row(0), row(1).begin());
     values_.write(0, row(0));
-    const auto answers = std::ssize(order_) - (updates() - first_ + 1);
+    const auto answers = std::ssize(order_) - (last_ - first_ + 1);
     count_sent(static_cast<uint64_t>(answers) * row(0).size_bytes());
   }
-  files_.replayed(stretch());  // whether it ended there, too
   files_.record(stretch(), 0, order_);
-  begin_stretch();
+  first_ = updates() + 1;
+  const std::scoped_lock lock(mutex_);
+  order_.clear();
+  recorded_ = nullptr;
 }
 
 StretchOrder AdPsgd::stretch() {
   StretchOrder stretch{
-      .way = text_of(options()), .first = first_, .last = updates(), .workers = ranks().size()};
+      .way = text_of(options()), .first = first_, .last = last_, .workers = ranks().size()};
   stretch.servers.resize(static_cast<size_t>(ranks().size()));
   return stretch;
 }
@@ -101,13 +107,6 @@ void AdPsgd::exchange(int64_t update) {
   if (ranks().size() == 1) return;
   const auto from = std::chrono::steady_clock::now();
   throw_failure();
-  if (!options().replay.empty() && recorded_ == nullptr) {
-    made_on_all(ranks(), [&] {
-      refuse_record(
-          cat("no stretch of it begins with step ", first_, " on ", ranks().size(), " ranks"));
-      return true;
-    });
-  }
   values_.read(0, row(2));
   std::ranges::transform(row(2), row(1), row(2).begin(), std::minus<>());
   if (asks()) {
@@ -195,6 +194,9 @@ bool AdPsgd::is_next(const AppliedPush& push) const {
 }
 
 void AdPsgd::await_turn(std::unique_lock<std::mutex>& lock, const AppliedPush& push) {
+  if (recorded_ != nullptr && order_.size() >= recorded_->size()) {
+    refuse_record("it ends before the steps do");
+  }
   turned_.wait(lock, [&] { return ends_ || failure_ || is_next(push); });
   if (failure_) std::rethrow_exception(failure_);
   if (ends_) throw Error(ErrorCode::aborted, "the run ends");

@@ -37,6 +37,7 @@ class AdPsgd : public Averaging {
   AdPsgd& operator=(const AdPsgd&) = delete;
 
   void publish_values() override;
+  void begin_stretch(int64_t steps) override;
   void finish_values() override;
 
  private:
@@ -49,7 +50,6 @@ class AdPsgd : public Averaging {
   void await_turn(std::unique_lock<std::mutex>& lock, const AppliedPush& push);
   int next_source();
   bool is_next(const AppliedPush& push) const;
-  void begin_stretch();
   StretchOrder stretch();
   void throw_failure();
   // 0: this rank's values; 1: those that the model computes with; 2: an update; 3: another rank's
@@ -63,7 +63,8 @@ class AdPsgd : public Averaging {
   Communicator replies_;
   OrderFiles files_;
   Memory<float> memory_;
-  int64_t first_ = 1;  // update of the stretch
+  int64_t first_ = 1;  // updates of the stretch
+  int64_t last_ = 0;
 
   std::mutex mutex_;  // of what follows, and of row 0 where this rank answers
   std::condition_variable turned_;

@@ -17,8 +17,9 @@ namespace tutti::training {
 
 struct Push {
   int64_t clock = 0;
-  int64_t pulls = 0;  // 1: the values are asked for
-  double factor = 1;  // of the gradients: clipping
+  int64_t pulls = 0;   // 1: the values are asked for
+  double factor = 1;   // of the gradients: clipping
+  int64_t counts = 1;  // async: 0 where the part had nothing to learn from, and is no update
 };
 
 struct Answer {

@@ -120,8 +120,8 @@ void ParameterServer::work(const Stretch& stretch) {
 void ParameterServer::work_in_order(const Stretch& stretch) {
   const int64_t steps = std::ssize(stretch.rates);
   for (int64_t step = 0; step < steps; ++step) {
-    const double factor = stretch.compute(step, ranks_.rank());
-    exchange({.clock = step, .pulls = step + 1 < steps, .factor = factor}, stretch, step);
+    stretch.compute(step, ranks_.rank());
+    exchange({.clock = step, .pulls = step + 1 < steps}, stretch, step);
   }
 }
 
@@ -130,9 +130,11 @@ void ParameterServer::take_parts(const Stretch& stretch) {
   int64_t pushes = 0;
   for (int64_t part = ranks_.rank(); part < all; part = next_part_) {
     const int64_t step = part / roles_.workers();
-    const double factor = stretch.compute(step, static_cast<int>(part % roles_.workers()));
+    const auto factor = stretch.compute(step, static_cast<int>(part % roles_.workers()));
     const bool pulls = ++pushes % options_.pull_every == 0;
-    exchange({.clock = part, .pulls = pulls, .factor = factor}, stretch, step);
+    exchange(
+        {.clock = part, .pulls = pulls, .factor = factor.value_or(0), .counts = factor ? 1 : 0},
+        stretch, step);
   }
 }
 

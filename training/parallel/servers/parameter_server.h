@@ -35,8 +35,8 @@ class ParameterServer : public Synchronizer {
     int64_t first = 1;              // step
     std::span<const double> rates;  // learning rates, by step
     // Computes this rank's gradients, of a part of a step's samples: both counted from 0, steps in
-    // the stretch. Returns what servers multiply them by.
-    std::function<double(int64_t step, int part)> compute;
+    // the stretch. Returns what servers multiply them by; nothing where the part had no target.
+    std::function<std::optional<double>(int64_t step, int part)> compute;
     UpdateShard update;
     bool own_writes = false;  // as in Worker::exchange()
   };

@@ -120,11 +120,13 @@ void Server::update_alone(const Arrival& arrival, const UpdateShard& update) {
   const Clock::time_point from = Clock::now();
   int64_t& pulled = pulled_[static_cast<size_t>(arrival.worker)];
   const int64_t staleness = version_ - pulled;
-  update({.pieces = pieces_with(row(arrival.worker, 0)),
-          .step = arrival.push.clock / workers(),
-          .factor = arrival.push.factor,
-          .rate_factor = options_.damping ? 1 / (1 + static_cast<double>(staleness)) : 1});
-  ++version_;
+  if (arrival.push.counts != 0) {
+    update({.pieces = pieces_with(row(arrival.worker, 0)),
+            .step = arrival.push.clock / workers(),
+            .factor = arrival.push.factor,
+            .rate_factor = options_.damping ? 1 / (1 + static_cast<double>(staleness)) : 1});
+    ++version_;
+  }
   if (arrival.push.pulls != 0) pulled = version_;
   spans_.push_back({false, arrival.worker, from, Clock::now()});
   answer(arrival, {.version = version_, .staleness = staleness, .next = next_part_++});

@@ -145,7 +145,9 @@ TEST_F(AdPsgdTest, RefusesARecordOfOtherRanks) {
         run_ranks_catching(ranks, [&](const Job& job) { train_as_rank(job, options); });
     return errors.front() ? std::string(errors.front()->what()) : "";
   };
-  EXPECT_THAT(refusal(4), HasSubstr("on 4 ranks"));
+  EXPECT_THAT(refusal(4), HasSubstr("then there were 3 workers"));
+  options.flush_every = 12;
+  EXPECT_THAT(refusal(3), HasSubstr("its stretch ends with step 8"));
 }
 
 }  // namespace

@@ -146,6 +146,15 @@ Ended trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
+  // Two workers and two servers, which take the parts of each step one after the other.
+  static std::string line_of_empty_parts(int first) {
+    std::string pushes;
+    for (int step = 0; step < static_cast<int>(kFlushEvery); ++step) {
+      pushes += cat(step == 0 ? "" : ",", "[0,", 2 * step, "],[1,", 2 * step + 1, "]");
+    }
+    return cat(R"({"way":"async:2","first":)", first, R"(,"last":)", first + kFlushEvery - 1,
+               R"(,"workers":2,"servers":[[)", pushes, "],[", pushes, "]]}\n");
+  }
   TrainOptions recorded(const std::string& way) const {
     TrainOptions options = options_of(way);
     options.replica.sync.record = path("order");
@@ -194,6 +203,31 @@ TEST_F(Served, TakesEachPartOfAsyncStepsOnce) {
     EXPECT_EQ(*parts.begin(), 0);
     EXPECT_EQ(*parts.rbegin(), static_cast<int64_t>(3 * kFlushEvery) - 1);
   }
+}
+
+// A part without samples is no update: Adam would move by what it remembers.
+TEST_F(Served, EmptyPartsAreNoUpdates) {
+  TrainOptions options = options_of("async:2");
+  options.micro_batch = options.batch;
+  TrainOptions plain = options;
+  set_way(plain.replica.sync, "allreduce");
+  const Ended alone = trained(1, plain);
+  // Of two workers' parts of a step one is empty.
+  options.replica.sync.replay =
+      write("order", cat(line_of_empty_parts(1), line_of_empty_parts(9), line_of_empty_parts(17)));
+  const Ended found = trained(4, options);
+  EXPECT_EQ(found.losses, alone.losses);
+}
+
+TEST_F(Served, KeepsItsShardsInFiles) {
+  TrainOptions options = options_of("ps:1");
+  const Ended in_memory = trained(3, options);
+  options.replica.storage.shard_files = path("");
+  EXPECT_EQ(trained(3, options).result.digest, in_memory.result.digest);
+  options.replica.storage.shard_files = path("nowhere");
+  const auto errors = run_ranks_catching(3, [&](const Job& job) { train_as_rank(job, options); });
+  ASSERT_TRUE(errors.back());
+  EXPECT_THAT(errors.back()->what(), HasSubstr("can be made in"));
 }
 
 TEST_F(Served, KeepsStalenessWithinItsBound) {

@@ -108,7 +108,7 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
 TEST(SyncMemoryPlans, AreWhatARunTakes) {
   for (const char* way :
        {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete", "sgp", "easgd:2",
-        "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps", "ssp:2", "async"}) {
+        "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps", "ssp:2", "async", "ssp:2 by sgd"}) {
     const std::unique_ptr<DataSet> data = testing::tiny_data();
     TrainOptions options;
     options.micro_batch = 4;

@@ -131,7 +131,7 @@ void add_plot(CommandLine& line) {
       .required();
   command.add_option("--out", options->out, "draw the losses").type_name("FILE.svg");
   command.add_option("--title", options->title, "of the picture").show_default();
-  command.add_option("--over", options->over, "what is below the losses: steps, or time")
+  command.add_option("--over", options->over, "the x axis: steps, or time")
       .one_of({"steps", "time"})
       .show_default();
   command.footer(

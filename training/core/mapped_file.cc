@@ -43,8 +43,7 @@ std::shared_ptr<float[]> map_floats(const std::string& directory, size_t count) 
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     refuse(directory, bytes, error);
   }
-  void* const pages =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (pages == MAP_FAILED) refuse(directory, bytes, errno);
   return {static_cast<float*>(pages), [bytes](float* data) { ::munmap(data, bytes); }};
 }

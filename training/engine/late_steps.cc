@@ -1,5 +1,6 @@
 #include "training/engine/late_steps.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -7,22 +8,32 @@
 
 namespace tutti::training {
 
+using Clock = std::chrono::steady_clock;
+
 Replica::LateSteps::LateSteps(Replica& replica, std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> rates)
-    : replica_(replica), steps_(steps), first_(first), rates_(rates), losses_(steps.size()) {
+    : replica_(replica),
+      steps_(steps),
+      first_(first),
+      rates_(rates),
+      losses_(steps.size()),
+      ended_(steps.size()) {
+  const Clock::time_point from = Clock::now();
   replica.mean_.reset();
   replica.gradients_.count(steps);
   counts_ = replica.gradients_.all_counts();
+  replica.met_ += Clock::now() - from;
 }
 
 void Replica::LateSteps::compute(int64_t step, const StepBatches& batches,
                                  const LossScales& scales) {
   StepGradients& gradients = replica_.gradients_;
   replica_.begin_gradients(gradients.passes(gradients.plan(batches.passes)));
-  const auto began = std::chrono::steady_clock::now();
+  const Clock::time_point began = Clock::now();
   gradients.run(batches, scales);
   replica_.be_slow(began);
   gradients.add_losses(losses_[at(step)]);
+  ended_[at(step)] = Clock::now();
 }
 
 void Replica::LateSteps::check(int64_t step) const {
@@ -44,18 +55,23 @@ std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
   std::vector<double> sums(1, 0);
   for (const StepBatches& step : steps_) sums[0] += step.sign && step.sign() ? 1 : 0;
   sums.insert(sums.end(), more.begin(), more.end());
+  const Clock::time_point from = Clock::now();
   const std::vector<StepLosses> losses = replica_.gradients_.share(counts_, losses_, sums);
+  replica_.met_ += Clock::now() - from;
   std::copy(sums.begin() + 1, sums.end(), more.begin());
   std::vector<StepResult> results;
-  for (const StepLosses& step : losses) {
-    results.push_back({step});
-    results.back().signs = static_cast<int>(sums[0]);
+  std::optional<Clock::time_point> ended;
+  for (size_t step = 0; step < losses.size(); ++step) {
+    StepResult& result = results.emplace_back(StepResult{losses[step]});
+    result.signs = static_cast<int>(sums[0]);
+    if (ended_[step]) ended = std::max(ended.value_or(*ended_[step]), *ended_[step]);
+    result.ended = ended;
   }
   return results;
 }
 
 // Ranks with values of their own: each has its own norm, and exchanges values by its synchronizer's
-// rule.
+// rule. At the end all exchanges are over.
 std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, int64_t first,
                                            std::span<const double> learning_rates) {
   LateSteps late(*this, steps, first, learning_rates);

@@ -2,7 +2,9 @@
 // last one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +24,7 @@ class Replica::LateSteps {
   int64_t count() const { return std::ssize(steps_); }
   const StepBatches& batches(int64_t step) const { return steps_[at(step)]; }
   double rate(int64_t step) const { return rates_[at(step)]; }
-  // Those of all ranks.
+  // What all ranks' batches of the step have that counts.
   const StepCounts& counts(int64_t step) const { return counts_[at(step)]; }
 
   // Leaves the gradients of these micro-batches of the step, and keeps their losses.
@@ -42,6 +44,7 @@ class Replica::LateSteps {
   std::span<const double> rates_;
   std::vector<StepCounts> counts_;
   std::vector<StepGradients::LossSums> losses_;
+  std::vector<std::optional<std::chrono::steady_clock::time_point>> ended_;
 };
 
 }  // namespace tutti::training

@@ -124,7 +124,12 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
   const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);
   if (options.sync.has_servers()) return std::make_unique<ParameterServer>(storage, options.sync);
-  if (options.sync.has_own_values()) return make_averaging(storage, options.sync, options.seed);
+  if (options.sync.has_own_values()) {
+    SyncOptions sync = options.sync;
+    sync.worker_stages = model.parameters().mesh().size(Axis::pipeline);
+    sync.worker_tensor_ranks = model.parameters().mesh().size(Axis::tensor);
+    return make_averaging(storage, sync, options.seed);
+  }
   return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
 }
 
@@ -214,6 +219,7 @@ auto Replica::ending_all(const Work& work) {
 void Replica::abort_all(const std::string& reason) {
   mesh_.abort(reason);
   for (Communicator ranks : storage_.groups().ranks) ranks.abort(reason);
+  synchronizer_->abort(reason);
 }
 
 // What others tell is told with the stages of this rank, unless the executor has, and of the rank
@@ -373,7 +379,7 @@ std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t
     return ending_all([&] { return run_unflushed(steps, first, learning_rates); });
   }
   if (is_late()) {
-    return ending_all([&] {
+    return with_places(first, [&] {
       return has_servers() ? run_with_servers(steps, first, learning_rates)
                            : run_apart(steps, first, learning_rates);
     });

@@ -86,6 +86,9 @@ struct StepResult : StepLosses {
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
   std::string overflow;  // then: which parameter on which rank was first
+  // Of steps that all ranks learn of later: when this rank had done its part of it, or of one
+  // before.
+  std::optional<std::chrono::steady_clock::time_point> ended;
 };
 
 struct Evaluation {
@@ -202,9 +205,7 @@ class Replica {
   const Updater& updater() const { return updater_; }
   // Whether run() takes steps in which ranks do not wait for each other.
   bool has_servers() const { return servers_ != nullptr; }
-  std::optional<int> recorded_ranks(int64_t step) {
-    return has_servers() ? servers_->recorded_ranks(step) : std::nullopt;
-  }
+  std::optional<int> recorded_ranks(int64_t step) { return synchronizer_->recorded_ranks(step); }
   Staleness staleness() const { return has_servers() ? servers_->staleness() : Staleness(); }
   const StepGradients& gradients() const { return gradients_; }
 
@@ -213,7 +214,7 @@ class Replica {
   // Time that this rank's own work stood still for others, and bytes that it has sent, since
   // construction.
   std::chrono::nanoseconds waited() const {
-    return synchronizer_->waited() + gradients_.waited() + mesh_.said().waited;
+    return synchronizer_->waited() + gradients_.waited() + mesh_.said().waited + met_;
   }
   // By axis; gradients and values that are summed over other axes too as the data axis's.
   std::array<double, kAxes> bytes_by_axis() const {
@@ -289,7 +290,8 @@ class Replica {
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
-  std::optional<MeanValues> mean_;  // as it was saved, until the next step
+  std::optional<MeanValues> mean_;   // as it was saved, until the next step
+  std::chrono::nanoseconds met_{0};  // time in which ranks met
   Trace* trace_ = nullptr;
   std::optional<TracingHooks> tracing_;  // around the probe
 };

@@ -60,6 +60,7 @@ void check_experts(Model& model, const ReplicaOptions& options) {
 
 bool sums_over_others(const Model& model, const pipeline::Placement& placement) {
   const MeshPlace& mesh = model.parameters().mesh();
+  if (placement.holders.size() > 1) return true;
   if (mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1) return true;
   const GroupTable groups = parameter_groups(model.parameters().specs(), placement.parameters);
   return std::ranges::any_of(groups.axes, [](AxisSet axes) { return axes != kBatchAxes; });
@@ -73,7 +74,8 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
                  .remedy = cat("leave out --sync, or ", remedy)});
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
-  refuse(sums, "gradients that are summed over ranks along other axes", "--sp, --cp and --ep");
+  refuse(sums, "gradients that the ranks of one worker sum",
+         "--sp, --cp, --ep and the schedule chimera");
   refuse(ranks_of_a_worker > 1 && options.sync.kind == SyncKind::async_gossip,
          "a model that is cut over ranks", "--pp and --tp");
   const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);
@@ -85,6 +87,8 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
          "the synchronizer");
   refuse(options.sync.kind == SyncKind::async_gossip && options.loss_scaling, "loss scaling",
          "train in f32 or bf16");
+  refuse(options.sync.kind == SyncKind::fedprox && options.storage.backend != nullptr,
+         "parameters in a GPU's memory", "train on the CPU");
   if (options.sync.kind == SyncKind::fedprox && options.loss_scaling) {
     throw Error(ErrorCode::invalid_argument,
                 cat(text_of(options.sync), " does not go with loss scaling"),

@@ -46,7 +46,8 @@ class Replica::ServedSteps {
 };
 
 std::vector<StepResult> Replica::ServedSteps::run() {
-  const bool adds = replica_.updater_.optimizer().adds_gradients() &&
+  // A clipped gradient is known to servers alone.
+  const bool adds = replica_.updater_.optimizer().adds_gradients() && !replica_.options_.clip &&
                     replica_.storage_.options().dtype == DType::f32;
   servers_.run({.first = first_,
                 .rates = rates_,
@@ -80,7 +81,7 @@ double Replica::ServedSteps::clip_own(int64_t step) {
   return clip ? clip_factor(std::sqrt(squares.value()), *clip) : 1;
 }
 
-// By the thread that serves.
+// The serving thread calls it.
 void Replica::ServedSteps::update(const ShardUpdate& update) {
   const double rate = late_.rate(update.step) * update.rate_factor;
   Updater& updater = replica_.updater_;

@@ -189,7 +189,8 @@ void set_way(SyncOptions& options, const std::string& text) {
                   .pull_every = options.pull_every,
                   .damping = options.damping,
                   .record = options.record,
-                  .replay = options.replay};
+                  .replay = options.replay,
+                  .run = options.run};
   if (name == "allreduce") {
     Words(text, ",").count(0, 0, "give allreduce alone");
   } else if (name == "adpsgd") {

@@ -65,6 +65,12 @@ struct SyncOptions {
   std::string record;  // a file for the order of what is applied (replay/update_order.h)
   std::string replay;  // such a file, whose order is kept
 
+  // What the replica and the trainer fill in: the shape of a worker, and a digest of the settings
+  // that a run's losses follow from, for records.
+  int64_t worker_stages = 1;
+  int64_t worker_tensor_ranks = 1;
+  std::string run;
+
   // True where servers have the values, and tell the ranks that compute.
   bool has_servers() const {
     return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;

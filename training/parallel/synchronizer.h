@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "training/core/state.h"
@@ -37,8 +39,7 @@ class Synchronizer : public UnitHooks {
   // are its part of the mean over all ranks' targets. Else they are the mean over its own targets,
   // and then weighted by the part that these are of all. Each rank has its own norm, clips by it,
   // and goes on with its own values and optimizer's state, which checkpoints then keep of each
-  // rank: in stage 0, of models that are whole on each rank. Gradients are weighted before
-  // finish_gradients().
+  // rank: in stage 0. Gradients are weighted before finish_gradients().
   virtual bool sums_gradients() const { return true; }
   // Where gradients are not summed: takes note of this rank's number of targets in the step, before
   // finish_gradients(). Returns true where it weights values by it when they are averaged: then the
@@ -63,6 +64,12 @@ class Synchronizer : public UnitHooks {
   // Where gradients are not summed: the values of the model that is validated and saved, in the
   // order of owned pieces, the same on all ranks. Empty: the mean of the ranks' values.
   virtual std::span<const float> shared_values() const { return {}; }
+
+  // With a replayed record (SyncOptions::replay): how many ranks there were from that step on, if
+  // it tells.
+  virtual std::optional<int> recorded_ranks(int64_t first) { return std::nullopt; }
+  // Ends calls in flight on communicators of its own, on all ranks; from any thread.
+  virtual void abort(const std::string& reason) {}
 
   virtual int64_t bytes() const { return 0; }  // of memory that it holds besides the storage
   // Time that this rank's own work stood still for communication, since construction.

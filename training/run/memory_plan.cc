@@ -283,7 +283,20 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
     rows = (replica.sync.bound + 1) * roles.workers() * owned_size * bytes_of(gradients);
     if (storage.dtype != DType::f32) rows += owned_size * bytes_of(storage.dtype);
   }
+  rows += own_writes() * layout.size * bytes_of(DType::f32);
   return owned;
+}
+
+// Gradients that a worker of ssp keeps until servers have them, at most.
+int64_t MemoryPlan::own_writes() const {
+  const ReplicaOptions& replica = options_.replica;
+  const bool keeps = replica.sync.bound > 0 && !replica.clip &&
+                     replica.storage.dtype == DType::f32 &&
+                     make_optimizer(options_.optimizer)->adds_gradients();
+  if (!keeps) return 0;
+  const uint64_t steps = (options_.samples + options_.batch - 1) / options_.batch;
+  const auto of_a_stretch = static_cast<int64_t>(next_flush(options_, 1, steps));
+  return std::min(replica.sync.bound + 1, of_a_stretch);
 }
 
 MemoryReport MemoryPlan::of(const MeshPlace& rank) const {

@@ -47,6 +47,7 @@ class MemoryPlan {
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
                       int64_t& rows) const;
 
+  int64_t own_writes() const;
   int64_t shared_elements(const Stage& stage) const;
   int64_t gradients_apart(const Stage& stage) const;
 

@@ -49,9 +49,12 @@ void add_optimizer(Json& settings, const Json& optimizer) {
 // What says nothing beside others is no setting.
 void drop_what_is_unused(Json& settings, const Json& timing) {
   const std::string schedule = timing.value("schedule", std::string("1f1b"));
-  const bool late = pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
+  bool late = pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   settings["late-weights"] = late ? schedule : "none";
-  // Pipelines whose weights are late train another way with each time between flushes.
+  SyncOptions sync;
+  set_way(sync, settings.at("sync"));
+  late = late || sync.has_order();
+  // What is late trains another way with each time between flushes, or meetings.
   for (const char* name : {"flush-every", "validate-every", "checkpoint-every"}) {
     if (late && timing.contains(name)) settings[name] = timing.at(name);
   }
@@ -65,15 +68,16 @@ void drop_what_is_unused(Json& settings, const Json& timing) {
   }
   if (!is("precision", "f16")) settings["loss-scale"] = "none";
   if (!is("compression", "powersgd")) settings.erase("compression-rank");
-  const std::string sync = settings.at("sync");
-  const bool is_diloco = sync.starts_with("diloco");
-  if (!is_diloco && !sync.starts_with("fedadam")) settings.erase("outer-lr");
-  if (!is_diloco) {
-    for (const char* name : {"outer-momentum", "outer-wire"}) settings.erase(name);
-  }
-  if (!settings.at("sync").get<std::string>().starts_with("async")) {
-    for (const char* name : {"pull-every", "damping"}) settings.erase(name);
-  }
+  const auto drop_unless = [&](bool used, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (!used) settings.erase(name);
+    }
+  };
+  const bool is_diloco = sync.kind == SyncKind::diloco;
+  drop_unless(is_diloco || sync.kind == SyncKind::fedadam, {"outer-lr"});
+  drop_unless(is_diloco, {"outer-momentum", "outer-wire"});
+  drop_unless(sync.kind == SyncKind::async, {"pull-every", "damping"});
+  drop_unless(sync.is_federated(), {"secure-sums"});
 }
 
 }  // namespace

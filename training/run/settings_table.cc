@@ -354,7 +354,7 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .value_name("FILE");
   schema
       .add("output.replay", sync.replay,
-           "keep the order that --record has written: the run has the same bits again")
+           "apply what ranks send in the order of a file that --record wrote: the same bits again")
       .value_name("FILE");
   schema.add("output.validate_every", options.validate_every, "steps (default: at the end)")
       .between(0, kMostOfAnything);

@@ -1,5 +1,6 @@
 #include "training/run/stragglers.h"
 
+#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -9,26 +10,41 @@
 
 namespace tutti::training {
 
-double slowdown_of(const std::string& text, int rank) {
+namespace {
+
+std::map<int, double> stragglers_in(const std::string& text) {
   constexpr double kMost = 1000;
-  double slowdown = 1;
+  std::map<int, double> stragglers;
   for (const std::string& straggler : split(text, ',')) {
     const size_t sign = straggler.find(":x");
-    std::optional<int> number;
+    std::optional<int> rank;
     std::optional<double> factor;
     if (sign != straggler.npos) {
-      number = parse_number<int>(straggler.substr(0, sign));
+      rank = parse_number<int>(straggler.substr(0, sign));
       factor = parse_number<double>(straggler.substr(sign + 2));
     }
-    if (!number || *number < 0 || !factor || !(*factor >= 1) || *factor > kMost) {
-      throw Error(
-          ErrorCode::invalid_argument, cat("no rank is slow by ", in_quotes(straggler)),
-          {.where = "--straggler",
-           .remedy = "give a rank and how many times as long it takes, from 1 to 1000: 3:x4"});
+    if (!rank || *rank < 0 || !factor || !(*factor >= 1) || *factor > kMost) {
+      throw Error(ErrorCode::invalid_argument, cat(in_quotes(straggler), " is no straggler"),
+                  {.where = "--straggler",
+                   .remedy = "give a rank and how many times as long it takes, from 1 to 1000: "
+                             "3:x4"});
     }
-    if (*number == rank) slowdown = *factor;
+    stragglers[*rank] = *factor;
   }
-  return slowdown;
+  return stragglers;
+}
+
+}  // namespace
+
+int last_straggler(const std::string& text) {
+  const std::map<int, double> stragglers = stragglers_in(text);
+  return stragglers.empty() ? -1 : stragglers.rbegin()->first;
+}
+
+double slowdown_of(const std::string& text, int rank) {
+  const std::map<int, double> stragglers = stragglers_in(text);
+  const auto found = stragglers.find(rank);
+  return found == stragglers.end() ? 1 : found->second;
 }
 
 }  // namespace tutti::training

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/text.h"
-#include "training/checkpoint/checksum.h"
 #include "training/checkpoint/run_directory.h"
+#include "training/core/group.h"
 #include "training/optimizers/noise_scale.h"
 #include "training/optimizers/registry.h"
 #include "training/run/configuration.h"
@@ -62,20 +62,24 @@ class Trainer::Loop {
         configuration_(std::move(configuration)),
         world_(mesh.world()),
         origin_(world_, options_, configuration_),
-        feed_(data,
-              {.batch = options.batch,
-               .micro_batch = options.micro_batch,
-               .samples = options.samples,
-               .seed = options.seed,
-               .rank = mesh.place().number_along(kSampleAxes),
-               .ranks =
-                   roles_of(options.replica.sync, mesh.place().ranks_along(kSampleAxes)).workers(),
-               .token_rank = mesh.place().number_along(kTokenAxes),
-               .token_ranks = mesh.place().ranks_along(kTokenAxes),
-               .window = model.attention_window(),
-               .workers = options.workers,
-               .weights = options.data_weights,
-               .labels_per_client = options.labels_per_client}),
+        feed_(made_on_all(world_,
+                          [&] {
+                            return Feed(data,
+                                        {.batch = options.batch,
+                                         .micro_batch = options.micro_batch,
+                                         .samples = options.samples,
+                                         .seed = options.seed,
+                                         .rank = mesh.place().number_along(kSampleAxes),
+                                         .ranks = roles_of(options.replica.sync,
+                                                           mesh.place().ranks_along(kSampleAxes))
+                                                      .workers(),
+                                         .token_rank = mesh.place().number_along(kTokenAxes),
+                                         .token_ranks = mesh.place().ranks_along(kTokenAxes),
+                                         .window = model.attention_window(),
+                                         .workers = options.workers,
+                                         .weights = options.data_weights,
+                                         .labels_per_client = options.labels_per_client});
+                          })),
         replica_(mesh, model, make_optimizer(options.optimizer),
                  replica_options(options.replica, feed_),
                  [&](const Layout& layout) { return make_hook(options, model, layout); }),
@@ -131,8 +135,6 @@ class Trainer::Loop {
   void leave_as_recorded();
   [[noreturn]] void depart(const std::string& why, int signal);
   MemoryReport memory() const;
-  std::vector<RankReport> reports_of_ranks();
-  std::string digest_of_values() const;
   Trace* tracing() { return options_.trace.empty() ? nullptr : &trace_; }
 
   Model& model_;
@@ -160,6 +162,8 @@ class Trainer::Loop {
   bool finished_ = false;
   std::vector<StepResult> results_;  // of the steps up to done_
   StepReport report_;                // of the last one that was told
+  std::pair<Clock::time_point, std::chrono::nanoseconds> elapsed_before_;  // these steps
+  std::chrono::nanoseconds elapsed_{0};                                    // after them
   NoiseScale noise_scale_;
   uint64_t samples_ = 0;  // since training began here, as are the times
   std::chrono::nanoseconds waited_{0};
@@ -356,6 +360,7 @@ void Trainer::Loop::observe_noise(uint64_t samples) {
 
 void Trainer::Loop::run_to_flush() {
   const Clock::time_point before = Clock::now();
+  elapsed_before_ = {before, report_.elapsed};
   const auto waited_before = replica_.waited();
   const std::array<double, kAxes> bytes_before = replica_.bytes_by_axis();
   const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
@@ -364,7 +369,7 @@ void Trainer::Loop::run_to_flush() {
   const std::chrono::nanoseconds taken = Clock::now() - before;
   samples_ += done.samples;
   waited_ += replica_.waited() - waited_before;
-  report_.elapsed += taken;
+  report_.elapsed = elapsed_ = report_.elapsed + taken;
   report_.bytes_by_axis = replica_.bytes_by_axis();
   report_.bytes_sent = 0;
   for (size_t axis = 0; axis < kAxes; ++axis) {
@@ -394,6 +399,12 @@ std::optional<StepReport> Trainer::Loop::next() {
     run_to_flush();
   }
   report_.result = results_[results_.size() - (done_ - told_)];
+  if (const auto& ended = report_.result.ended; ended && told_ + 1 < done_) {
+    const auto& [began, elapsed] = elapsed_before_;
+    report_.elapsed = elapsed + (*ended - began);
+  } else if (ended) {
+    report_.elapsed = elapsed_;
+  }
   report_.step = ++told_;
   report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
   report_.epochs = feed_.epochs(told_);
@@ -403,39 +414,6 @@ std::optional<StepReport> Trainer::Loop::next() {
     save_if_best(*report_.validation);
   }
   return report_;
-}
-
-std::vector<RankReport> Trainer::Loop::reports_of_ranks() {
-  constexpr size_t kNumbers = 6;
-  const Staleness stale = replica_.staleness();
-  const bool is_worker = stale.pushes > 0;
-  const std::array<double, kNumbers> own = {
-      static_cast<double>(replica_.has_servers() ? stale.pushes
-                                                 : static_cast<int64_t>(done_ - resumed_at_)),
-      seconds(waited_),
-      replica_.bytes_sent(),
-      is_worker ? 1.0 : 0.0,
-      static_cast<double>(stale.largest),
-      stale.mean()};
-  std::vector<double> all(kNumbers * static_cast<size_t>(world_.size()));
-  world_.all_gather({own.data(), own.size(), DType::f64}, {all.data(), all.size(), DType::f64});
-  std::vector<RankReport> reports;
-  for (size_t i = 0; i < all.size(); i += kNumbers) {
-    reports.push_back({static_cast<uint64_t>(all[i]), all[i + 1], all[i + 2], std::nullopt});
-    if (all[i + 3] == 0) continue;
-    reports.back().staleness = {static_cast<int64_t>(all[i + 4]), all[i + 5]};
-  }
-  return reports;
-}
-
-// However the values are cut among servers.
-std::string Trainer::Loop::digest_of_values() const {
-  Checksum checksum;
-  for (int parameter = 0; parameter < model_.parameters().size(); ++parameter) {
-    const Tensor values = model_.parameters().at(parameter).value;
-    checksum.add({static_cast<const std::byte*>(values.data), values.bytes()});
-  }
-  return checksum.hex();
 }
 
 TrainResult Trainer::Loop::finish() {
@@ -457,8 +435,8 @@ TrainResult Trainer::Loop::finish() {
   }
   if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
-  result.ranks = reports_of_ranks();
-  if (replica_.has_servers()) result.digest = digest_of_values();
+  result.ranks = reports_of_ranks(replica_, done_ - resumed_at_, seconds(waited_));
+  if (replica_.has_servers()) result.digest = digest_of_values(model_);
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
@@ -488,7 +466,13 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
   TrainOptions settled = options;
+  const int last = last_straggler(options.straggler);
+  if (last >= world.size() && world.rank() == 0) {
+    log(LogLevel::warning,
+        cat("rank ", last, " of --straggler is not one of the ", world.size(), " ranks"));
+  }
   settled.replica.slowdown = slowdown_of(options.straggler, world.rank());
+  settled.replica.sync.run = digest_of_settings(configuration.run);
   if (options.measure_cut) {
     const auto& [schedule, virtual_stages, cut] = options.replica.pipeline;
     const int chunks =

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "training/data/data_set.h"
 #include "training/engine/replica.h"
+#include "training/run/run_reports.h"
 #include "training/run/train_options.h"
 
 namespace tutti::training {
@@ -52,19 +53,6 @@ struct StepReport {
   MemoryReport memory;
   // Since training began here, without validation and checkpoints.
   std::chrono::nanoseconds elapsed{0};
-};
-
-// Since training began here.
-struct RankReport {
-  uint64_t clock = 0;  // steps that the rank has done; async: parts of steps
-  double waited_seconds = 0;
-  double bytes_sent = 0;
-  // With servers: by how many updates (async), or clocks, a worker's values were behind.
-  struct Staleness {
-    int64_t largest = 0;
-    double mean = 0;
-  };
-  std::optional<Staleness> staleness;
 };
 
 struct TrainResult {

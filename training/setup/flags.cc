@@ -384,7 +384,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool has_directory = !training.checkpoint.empty();
   const bool is_late = [&] {
     const std::string& schedule = training.replica.pipeline.schedule;
-    if (tells_late(training.replica)) return true;
+    // Loss scaling is settled later: it is that of f16.
+    const bool is_scaled = training.replica.storage.dtype == DType::f16;
+    const SyncOptions& sync = training.replica.sync;
+    if (sync.has_servers() || (sync.has_own_values() && !is_scaled)) return true;
     return find_member(said, "parallel.flush_every") != nullptr &&
            pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
   }();

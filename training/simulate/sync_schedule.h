@@ -2,8 +2,8 @@
 // in which they keep together (training/parallel/sync_options.h).
 //
 //   allreduce, local,     rank 0  [step][step]─┐           all-reduces of gradients or values after
-//   diloco, gossip:       rank 1  [step  ][step  ]─[sum]─  each, or each K-th, update
-//   complete
+//   diloco, easgd, fed*,  rank 1  [step  ][step  ]─[sum]─  each, or each K-th, update
+//   gossip:complete
 //
 //   gossip, sgp, adpsgd   rank 0  [step]──values──┐        a rank continues when the values that it
 //                         rank 1  [step  ]────────[step]   takes have come (averaging/peers.h)
@@ -15,7 +15,7 @@
 // is also the worker sends nothing to itself. Sums begin after the whole backward.
 //
 // What it leaves out: the time of updates and of averaging, copies in memory, overlap of a backward
-// with sums of gradients, and the few bytes of headers.
+// with sums of gradients, the 64 bits of secure sums, and the few bytes of headers.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,8 @@ void add_train_options(Command command, SimulateOptions& o) {
       .group(kGroup);
   add("--sync", o.sync,
       "time to --updates for each way in which data-parallel ranks keep together: allreduce, "
-      "ps[:S], ssp:B[:S], async[:S], local:K, diloco:H, gossip:GRAPH, sgp, adpsgd")
+      "ps[:S], ssp:B[:S], async[:S], local:K, diloco:H, gossip:GRAPH, sgp, adpsgd, "
+      "easgd:K, fedavg:K, fedprox:K,MU, fedadam:K")
       .type_name("WAY,..")
       .separated_by_commas();
   add("--updates", o.updates, "with --sync: updates of the model")

@@ -30,33 +30,37 @@ AdPsgd::AdPsgd(ParameterStorage& storage, const SyncOptions& options, uint64_t s
     : Averaging(storage, options),
       seed_(seed),
       values_(storage),
-      requests_(ranks().duplicate()),
-      replies_(ranks().duplicate()),
+      memory_(ranks().allocate<float>(static_cast<size_t>(copies_of_values(options)) * count())),
       files_(ranks(), options),
-      memory_(ranks().allocate<float>(static_cast<size_t>(copies_of_values(options)) * count())) {
+      requests_(ranks().duplicate()),
+      replies_(ranks().duplicate()) {
   if (asks()) return;
   thread_ = std::thread([this] { answer_all(); });
 }
 
 AdPsgd::~AdPsgd() {
+  if (!thread_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
     ends_ = true;
   }
   turned_.notify_all();
   try {
-    if (std::uncaught_exceptions() > 0) {
-      // Others may wait for this rank's values, or for its answer.
-      for (Communicator* const calls : {&requests_, &replies_}) {
-        calls->abort("training was ended by an error");
-      }
-    }
-    if (thread_.joinable()) {
-      requests_.send({&kEnd, 1, DType::i64}, requests_.rank(), {.tag = kUpdateTag});
-    }
+    requests_.send({&kEnd, 1, DType::i64}, requests_.rank(), {.tag = kUpdateTag});
   } catch (const std::exception&) {  // it has failed, and with it the thread
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
+}
+
+void AdPsgd::abort(const std::string& reason) {
+  requests_.abort(reason);
+  replies_.abort(reason);
+}
+
+std::optional<int> AdPsgd::recorded_ranks(int64_t first) {
+  const StretchOrder* const stretch = files_.replayed_from(first);
+  if (stretch == nullptr) return std::nullopt;
+  return static_cast<int>(stretch->workers);
 }
 
 void AdPsgd::publish_values() {
@@ -68,6 +72,7 @@ void AdPsgd::publish_values() {
 void AdPsgd::begin_stretch(int64_t steps) {
   first_ = updates() + 1;
   last_ = updates() + steps;
+  in_stretch_ = true;
   const StretchOrder* const recorded = files_.replayed(stretch());
   if (recorded == nullptr) return;
   {
@@ -79,9 +84,12 @@ void AdPsgd::begin_stretch(int64_t steps) {
 
 // All averages are over once each rank has done its updates.
 void AdPsgd::finish_values() {
-  if (updates() < first_) return;
+  if (!std::exchange(in_stretch_, false)) return;
   throw_failure();
-  ranks().barrier();
+  {
+    const Waiting waiting(*this);
+    ranks().barrier();
+  }
   if (!asks()) {
     const std::scoped_lock lock(mutex_);
     std::ranges::copy(row(0), row(1).begin());
@@ -90,15 +98,17 @@ void AdPsgd::finish_values() {
     count_sent(static_cast<uint64_t>(answers) * row(0).size_bytes());
   }
   files_.record(stretch(), 0, order_);
-  first_ = updates() + 1;
   const std::scoped_lock lock(mutex_);
   order_.clear();
   recorded_ = nullptr;
 }
 
 StretchOrder AdPsgd::stretch() {
-  StretchOrder stretch{
-      .way = text_of(options()), .first = first_, .last = last_, .workers = ranks().size()};
+  StretchOrder stretch{.way = text_of(options()),
+                       .run = options().run,
+                       .first = first_,
+                       .last = last_,
+                       .workers = ranks().size()};
   stretch.servers.resize(static_cast<size_t>(ranks().size()));
   return stretch;
 }

@@ -20,7 +20,9 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 
 #include "training/parallel/averaging/averaging.h"
@@ -39,6 +41,8 @@ class AdPsgd : public Averaging {
   void publish_values() override;
   void begin_stretch(int64_t steps) override;
   void finish_values() override;
+  std::optional<int> recorded_ranks(int64_t first) override;
+  void abort(const std::string& reason) override;
 
  private:
   bool asks() { return ranks().rank() % 2 == 0; }
@@ -59,10 +63,9 @@ class AdPsgd : public Averaging {
 
   uint64_t seed_;
   ValueRow values_;
-  Communicator requests_;
-  Communicator replies_;
-  OrderFiles files_;
   Memory<float> memory_;
+  OrderFiles files_;
+  bool in_stretch_ = false;
   int64_t first_ = 1;  // updates of the stretch
   int64_t last_ = 0;
 
@@ -72,6 +75,10 @@ class AdPsgd : public Averaging {
   const UpdateOrder* recorded_ = nullptr;  // that it is to be
   std::exception_ptr failure_;             // of the thread
   bool ends_ = false;
+
+  // After the memory that messages in flight use: calls end with them.
+  Communicator requests_;
+  Communicator replies_;
   std::thread thread_;
 };
 

@@ -25,7 +25,12 @@ void Averaging::visit_state(StateVisitor& visitor) {
   visitor.number("sync.updates", updates_, visitor.step());
   auto kind = static_cast<int64_t>(options_.kind);
   visitor.number("sync.kind", kind, static_cast<int64_t>(SyncKind::local));
-  same_way_ = kind == static_cast<int64_t>(options_.kind);
+  int64_t stages = options_.worker_stages;
+  int64_t tensor_ranks = options_.worker_tensor_ranks;
+  visitor.number("sync.stages", stages, int64_t{1});
+  visitor.number("sync.tensor_ranks", tensor_ranks, int64_t{1});
+  same_way_ = kind == static_cast<int64_t>(options_.kind) && stages == options_.worker_stages &&
+              tensor_ranks == options_.worker_tensor_ranks;
 }
 
 int64_t Averaging::bytes() const {

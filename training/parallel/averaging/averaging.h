@@ -1,6 +1,6 @@
 // Ranks with values of their own: each updates them by its own gradients, and then exchanges them
 // with all others now and then (local_sgd.h, diloco.h, easgd.h, federated.h), or with some of them
-// (gossip.h, push_sum.h).
+// (gossip.h, push_sum.h, ad_psgd.h).
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,8 @@ class Averaging : public Synchronizer {
 
   // The number of updates so far.
   void visit_state(StateVisitor& visitor) override;
-  // False once a state of another way was read: then all ranks begin with the mean of the values.
+  // False once a state of another way, or of workers that were cut otherwise, was read: then all
+  // ranks begin with the mean of the values.
   bool takes_own_values() const override { return same_way_; }
 
   int64_t bytes() const override;

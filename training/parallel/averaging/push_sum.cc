@@ -69,7 +69,7 @@ void PushSum::publish_ratios() {
 
 void PushSum::visit_state(StateVisitor& visitor) {
   Averaging::visit_state(visitor);
-  if (!visitor.has("sync.numerators")) return;
+  if (!takes_own_values() || !visitor.has("sync.numerators")) return;
   visitor.row("sync.numerators",
               tensor_at(memory_.get(), DType::f32, 1, static_cast<int64_t>(count()) + 1),
               RowKind::averaged);

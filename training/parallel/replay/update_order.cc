@@ -28,15 +28,13 @@ UpdateOrder order_of(const Json& pushes) {
 Json line_of(const StretchOrder& stretch) {
   Json servers = Json::array();
   for (const UpdateOrder& order : stretch.servers) servers.push_back(json_of(order));
-  return {{"way", stretch.way},
-          {"first", stretch.first},
-          {"last", stretch.last},
-          {"workers", stretch.workers},
-          {"servers", std::move(servers)}};
+  return {{"way", stretch.way},   {"run", stretch.run},         {"first", stretch.first},
+          {"last", stretch.last}, {"workers", stretch.workers}, {"servers", std::move(servers)}};
 }
 
 StretchOrder stretch_in(const Json& line) {
   StretchOrder stretch{.way = line.at("way"),
+                       .run = line.value("run", std::string()),
                        .first = line.at("first"),
                        .last = line.at("last"),
                        .workers = line.at("workers")};
@@ -46,7 +44,8 @@ StretchOrder stretch_in(const Json& line) {
 
 std::map<int64_t, StretchOrder> stretches_in(const std::string& text, const std::string& name) {
   std::map<int64_t, StretchOrder> stretches;
-  std::istringstream lines(text);
+  // A process that was killed may have left half a line.
+  std::istringstream lines(text.substr(0, text.rfind('\n') + 1));
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     try {
@@ -66,7 +65,7 @@ std::map<int64_t, StretchOrder> stretches_in(const std::string& text, const std:
 }  // namespace
 
 void refuse_record(const std::string& why) {
-  throw Error(ErrorCode::invalid_argument, cat("the recorded order cannot be kept: ", why),
+  throw Error(ErrorCode::invalid_argument, cat("the record cannot be replayed: ", why),
               {.where = "--replay",
                .cause = "it is of another run, or was changed",
                .remedy = "give the file and the settings of one run"});
@@ -133,9 +132,13 @@ const StretchOrder& RecordedOrder::at(const StretchOrder& wanted) const {
   if (stretch.way != wanted.way) {
     refuse(cat("it is of --sync ", stretch.way), cat("give --sync ", stretch.way));
   }
+  if (!stretch.run.empty() && !wanted.run.empty() && stretch.run != wanted.run) {
+    refuse("it is of a run with other settings, or other data",
+           "give the settings of the recorded run: model, data, batch, seed, learning rate ...");
+  }
   const auto servers = static_cast<int64_t>(stretch.servers.size());
   if (stretch.workers != wanted.workers || servers != std::ssize(wanted.servers)) {
-    refuse(cat("then there were ", stretch.workers, " workers and ", servers, " servers"),
+    refuse(cat("the record has ", stretch.workers, " workers and ", servers, " servers"),
            "begin with the ranks of the recorded run; where it has lost some, give its "
            "--min-ranks too, so that they leave again");
   }

@@ -3,7 +3,8 @@
 //
 // A file has a line of JSON for each stretch of steps between two meetings of all ranks:
 //
-//   {"way":"async","first":1,"last":16,"workers":2,"servers":[[[0,0],[1,1],[0,2] ...] ...]}
+//   {"way":"async","run":"b1946ac92492d234","first":1,"last":16,"workers":2,
+//    "servers":[[[0,0],[1,1],[0,2] ...] ...]}
 //
 // By server, [worker, clock] one after the other (clocks: servers/messages.h; of `adpsgd` ranks are
 // servers, clocks are updates, and even ranks have none). All else that a run computes
@@ -29,6 +30,7 @@ using UpdateOrder = std::vector<AppliedPush>;
 
 struct StretchOrder {
   std::string way;    // text_of(SyncOptions)
+  std::string run;    // SyncOptions::run; empty: it is not compared
   int64_t first = 0;  // steps, from 1
   int64_t last = 0;
   int64_t workers = 0;

@@ -81,12 +81,14 @@ void ParameterServer::run(const Stretch& stretch) {
     throw;
   }
   tell_spans();
+  const Clock::time_point met = Clock::now();
   files_.record(wanted, roles_.first_server(), server_ ? server_->order() : UpdateOrder());
   for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
   publish_values();
+  waited_ += Clock::now() - met;
 }
 
-// What ended one of both ends the other; the first one to fail tells why.
+// A failure of one thread ends the other; the first one to fail tells why.
 void ParameterServer::serve_beside_work(const Stretch& stretch, const UpdateOrder* recorded) {
   std::exception_ptr first;
   std::mutex mutex;
@@ -145,11 +147,12 @@ void ParameterServer::exchange(const Push& push, const Stretch& stretch, int64_t
   if (observer_) observer_("push to servers", 0, from, Clock::now());
 }
 
-// Its own thread's where it works besides: told when that is over.
+// A trace is of one thread: where this rank works too, spans of the serving thread are added once
+// it has ended.
 void ParameterServer::tell_spans() {
   if (!serves()) return;
   for (const Server::Span& span : server_->spans()) {
-    if (!works() && span.waits) waited_as_server_ += span.to - span.from;
+    if (!works() && span.waits) waited_ += span.to - span.from;
     const char* const what = span.waits ? "server: wait for worker" : "server: update for worker";
     if (observer_) observer_(what, span.worker, span.from, span.to);
   }
@@ -157,6 +160,7 @@ void ParameterServer::tell_spans() {
 
 StretchOrder ParameterServer::order_of(const Stretch& stretch) const {
   StretchOrder order{.way = text_of(options_),
+                     .run = options_.run,
                      .first = stretch.first,
                      .last = stretch.first + std::ssize(stretch.rates) - 1,
                      .workers = roles_.workers()};
@@ -175,7 +179,7 @@ int64_t ParameterServer::bytes() const {
 }
 
 std::chrono::nanoseconds ParameterServer::waited() const {
-  return (worker_ ? worker_->waited() : std::chrono::nanoseconds()) + waited_as_server_;
+  return (worker_ ? worker_->waited() : std::chrono::nanoseconds()) + waited_;
 }
 
 double ParameterServer::bytes_sent() const {

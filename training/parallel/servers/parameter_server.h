@@ -42,11 +42,8 @@ class ParameterServer : public Synchronizer {
   };
   // Returns when all updates of the stretch are made, and this rank has their values. Collective.
   void run(const Stretch& stretch);
-  // With a replayed record: how many ranks there were in the stretch that begins with that step.
-  // Collective.
-  std::optional<int> recorded_ranks(int64_t first);
-  // Ends the calls of all ranks.
-  void abort(const std::string& reason);
+  std::optional<int> recorded_ranks(int64_t first) override;
+  void abort(const std::string& reason) override;
 
   const Roles& roles() const { return roles_; }
   bool works() const { return roles_.works(ranks_.rank()); }
@@ -81,14 +78,16 @@ class ParameterServer : public Synchronizer {
   SyncOptions options_;
   Communicator ranks_;
   Roles roles_;
+  std::optional<Server> server_;
+  std::optional<Worker> worker_;
+  // After the memory that messages in flight use: calls end with them.
   Communicator pushes_;
   Communicator answers_;
   Communicator servers_;
-  std::optional<Server> server_;
-  std::optional<Worker> worker_;
   int64_t next_part_ = 0;
   OrderFiles files_;
-  std::chrono::nanoseconds waited_as_server_{0};  // of a rank that does nothing else
+  // Besides the worker's: of a rank that serves only, and at meetings.
+  std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;
 };

@@ -12,10 +12,10 @@ namespace tutti::training {
 
 using Clock = std::chrono::steady_clock;
 
-Server::Server(Communicator pushes, Communicator answers, ParameterStorage& storage,
+Server::Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
                const SyncOptions& options)
-    : pushes_(std::move(pushes)),
-      answers_(std::move(answers)),
+    : pushes_(pushes),
+      answers_(answers),
       storage_(storage),
       options_(options),
       roles_(roles_of(options, pushes_.size())),

@@ -48,9 +48,10 @@ using UpdateShard = std::function<void(const ShardUpdate&)>;
 // One thread.
 class Server {
  public:
-  // The ranks of both communicators are those of the storage, which outlives this. Workers send to
-  // servers on the first one, servers to workers on the second one.
-  Server(Communicator pushes, Communicator answers, ParameterStorage& storage,
+  // Workers send to servers on the first communicator, servers to workers on the second one. Their
+  // ranks are those of the storage. All three outlive this; on an error the communicators end
+  // before it, and with them what is in flight.
+  Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
   // Serves `steps` clocks of each worker; blocks until their updates are made. With `recorded` in
@@ -92,8 +93,8 @@ class Server {
   void finish_sends();
   std::span<const OwnedPiece> pieces_with(Tensor gradients);
 
-  Communicator pushes_;
-  Communicator answers_;
+  Communicator& pushes_;
+  Communicator& answers_;
   ParameterStorage& storage_;
   SyncOptions options_;
   Roles roles_;

@@ -10,19 +10,17 @@ namespace tutti::training {
 
 using Clock = std::chrono::steady_clock;
 
-Worker::Worker(Communicator pushes, Communicator answers, ParameterStorage& storage,
+Worker::Worker(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
                const SyncOptions& options)
-    : pushes_(std::move(pushes)),
-      answers_(std::move(answers)),
+    : pushes_(pushes),
+      answers_(answers),
       storage_(storage),
       options_(options),
       roles_(roles_of(options, pushes_.size())),
       answered_(static_cast<size_t>(roles_.servers())) {}
 
 int64_t Worker::bytes() const {
-  int64_t elements = 0;
-  for (const OwnWrite& write : own_) elements += std::ssize(write.gradients);
-  return elements * static_cast<int64_t>(sizeof(float));
+  return most_own_ * storage_.layout().size * static_cast<int64_t>(sizeof(float));
 }
 
 int64_t Worker::exchange(const Push& push, double rate, bool own_writes) {
@@ -41,6 +39,7 @@ int64_t Worker::exchange(const Push& push, double rate, bool own_writes) {
       const auto gradients = storage_.gradients(b).values<float>();
       write.gradients.insert(write.gradients.end(), gradients.begin(), gradients.end());
     }
+    most_own_ = std::max(most_own_, std::ssize(own_));
     if (push.pulls != 0) write_own();
   }
   return answered_.front().next;

@@ -29,8 +29,8 @@ struct Staleness {
 // One thread.
 class Worker {
  public:
-  // As Server's.
-  Worker(Communicator pushes, Communicator answers, ParameterStorage& storage,
+  // The arguments of Server's constructor.
+  Worker(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
   void begin_stretch() { own_.clear(); }
@@ -56,13 +56,14 @@ class Worker {
   void send(const Push& push);
   void write_own();
 
-  Communicator pushes_;
-  Communicator answers_;
+  Communicator& pushes_;
+  Communicator& answers_;
   ParameterStorage& storage_;
   SyncOptions options_;
   Roles roles_;
   std::vector<Answer> answered_;  // by server
   std::deque<OwnWrite> own_;      // that may not be in the values of all servers
+  int64_t most_own_ = 0;          // at once
   Staleness staleness_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;

@@ -248,8 +248,9 @@ class LocalPricing {
     // One message of all values, or one to each neighbour in the ring.
     const SyncOptions& sync = replica_.sync;
     const bool to_peers = sync.kind == SyncKind::gossip && sync.graph != GossipGraph::complete;
-    if (group > 1 && (to_peers || sync.kind == SyncKind::push_sum)) {
-      const int messages = sync.graph == GossipGraph::ring && group > 2 ? 2 : 1;
+    const bool asks = sync.kind == SyncKind::async_gossip;  // and is answered
+    if (group > 1 && (to_peers || asks || sync.kind == SyncKind::push_sum)) {
+      const int messages = asks || (sync.graph == GossipGraph::ring && group > 2) ? 2 : 1;
       time.sums = messages * prices_.message(gradients) * std::max(1.0, 1 / share_of(1, ranks_));
     }
     // All workers' gradients of a shard come to its server, and its values go to them.

@@ -134,6 +134,27 @@ TEST_F(AdPsgdTest, KeepsTheMeanOfAllValues) {
   }
 }
 
+TEST_F(AdPsgdTest, GoesOnFromACheckpointByItsRecord) {
+  TrainOptions options = options_of();
+  options.replica.sync.record = path("order");
+  const std::vector<Ended> whole = trained(3, options);
+  options.replica.sync.record.clear();
+  options.replica.sync.replay = path("order");
+  options.checkpoint = path("run");
+  options.checkpoint_every = 8;
+  options.keep = 0;
+  trained(3, options);
+  options.resume = true;
+  options.resume_step = 8;
+  // What it replays it records again.
+  options.replica.sync.record = path("order");
+  const std::vector<Ended> rest = trained(3, options);
+  for (size_t rank = 0; rank < rest.size(); ++rank) {
+    EXPECT_EQ(rest[rank].values, whole[rank].values) << "rank " << rank;
+  }
+  EXPECT_THAT(read("order"), HasSubstr("\"first\":1,\"last\":8,"));
+}
+
 TEST_F(AdPsgdTest, RefusesARecordOfOtherRanks) {
   TrainOptions options = options_of();
   options.replica.sync.record = path("order");
@@ -145,9 +166,12 @@ TEST_F(AdPsgdTest, RefusesARecordOfOtherRanks) {
         run_ranks_catching(ranks, [&](const Job& job) { train_as_rank(job, options); });
     return errors.front() ? std::string(errors.front()->what()) : "";
   };
-  EXPECT_THAT(refusal(4), HasSubstr("then there were 3 workers"));
+  EXPECT_THAT(refusal(4), HasSubstr("the record has 3 workers"));
   options.flush_every = 12;
   EXPECT_THAT(refusal(3), HasSubstr("its stretch ends with step 8"));
+  options.flush_every = 8;
+  options.seed = 7;
+  EXPECT_THAT(refusal(3), HasSubstr("it is of a run with other settings"));
 }
 
 }  // namespace

@@ -111,6 +111,25 @@ TEST_F(CutWorkers, GoOnFromACheckpointBitForBit) {
   }
 }
 
+// What is of parts of the model is of no use to workers that are cut otherwise.
+TEST_F(CutWorkers, BeginWithTheMeanWhereTheyAreCutOtherwise) {
+  for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedavg:4"}) {
+    TrainOptions options = options_of(way);
+    options.checkpoint = path("run-" + way);
+    options.checkpoint_every = 6;
+    options.keep = 0;
+    const Ended whole = trained(options, kPipeline);
+    options.resume = true;
+    options.resume_step = 6;
+    for (const MeshShape& worker : {MeshShape(), kTensor, kBoth}) {
+      SCOPED_TRACE(
+          cat(way, " then ", worker.tensor, " tensor ranks, ", worker.pipeline, " stages"));
+      const Ended rest = trained(options, worker);
+      EXPECT_NEAR(rest.validation, whole.validation, 0.1 * whole.validation);
+    }
+  }
+}
+
 TEST_F(CutWorkers, RefuseWhatDoesNotGoTogether) {
   const auto refusal = [](const TrainOptions& options) {
     const auto errors =
@@ -119,6 +138,9 @@ TEST_F(CutWorkers, RefuseWhatDoesNotGoTogether) {
   };
   EXPECT_THAT(refusal(options_of("adpsgd")), HasSubstr("does not go with a model that is cut"));
   EXPECT_THAT(refusal(options_of("ps")), HasSubstr("a model that is cut over ranks"));
+  TrainOptions both = options_of("local:3");
+  both.replica.pipeline.schedule = "chimera";
+  EXPECT_THAT(refusal(both), HasSubstr("gradients that the ranks of one worker sum"));
   TrainOptions late = options_of("local:3");
   late.replica.pipeline.schedule = "pipedream-2bw";
   EXPECT_THAT(refusal(late), HasSubstr("does not go with"));

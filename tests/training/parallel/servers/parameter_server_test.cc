@@ -313,10 +313,13 @@ TEST_F(Served, RefusesAnotherRunsRecord) {
   EXPECT_THAT(refusal(2, replayed(options_of("ssp:2"), path("order"))),
               HasSubstr("it is of --sync async"));
   EXPECT_THAT(refusal(3, replayed(options_of("async"), path("order"))),
-              HasSubstr("there were 2 workers and 2 servers"));
+              HasSubstr("the record has 2 workers and 2 servers"));
   TrainOptions longer = replayed(options_of("async"), path("order"));
   longer.flush_every = 12;
   EXPECT_THAT(refusal(2, longer), HasSubstr("its stretch ends with step 8"));
+  TrainOptions other = replayed(options_of("async"), path("order"));
+  other.seed = 2;
+  EXPECT_THAT(refusal(2, other), HasSubstr("it is of a run with other settings"));
   EXPECT_THAT(refusal(2, replayed(options_of("async"), path("nothing"))), HasSubstr("cannot read"));
   EXPECT_THAT(refusal(2, replayed(options_of("async"), write("text", "{}\n"))),
               HasSubstr("is no record of updates"));
@@ -327,7 +330,7 @@ TEST_F(Served, RefusesAnOrderThatCannotBe) {
   options.samples = 3 * 8;
   const std::string pushes = "[[0,0],[0,1],[0,2],[1,0],[1,1],[1,2]]";
   const std::string line = cat(R"({"way":"ssp:1","first":1,"last":3,"workers":2,"servers":[)",
-                               pushes, ",", pushes, "]}");
+                               pushes, ",", pushes, "]}\n");
   EXPECT_THAT(refusal(2, replayed(options, write("bad", line))),
               HasSubstr("worker 0 does not come to clock 2"));
 }

@@ -40,7 +40,8 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   const pipeline::Placement placement =
       make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
   check_schedule(options, placement);
-  check_averages(options, sums_over_others(model, placement),
+  const bool shares_tokens = mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1;
+  check_averages(options, shares_tokens || sums_over_others(model, placement),
                  mesh.world().size() / mesh.size(Axis::data));
   return placement;
 }
@@ -115,7 +116,7 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
                                                 const ReplicaOptions& options,
                                                 const pipeline::Placement& placement,
-                                                const HookFactory& make_hook) {
+                                                const Mesh& mesh, const HookFactory& make_hook) {
   std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
   if (hook != nullptr) {
     check_compression(options, placement);
@@ -126,8 +127,8 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
   if (options.sync.has_servers()) return std::make_unique<ParameterServer>(storage, options.sync);
   if (options.sync.has_own_values()) {
     SyncOptions sync = options.sync;
-    sync.worker_stages = model.parameters().mesh().size(Axis::pipeline);
-    sync.worker_tensor_ranks = model.parameters().mesh().size(Axis::tensor);
+    sync.worker_stages = mesh.size(Axis::pipeline);
+    sync.worker_tensor_ranks = mesh.size(Axis::tensor);
     return make_averaging(storage, sync, options.seed);
   }
   return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
@@ -147,7 +148,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       group_rank_(group_.rank()),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options_, placement_, model, mesh_.place())),
-      synchronizer_(make_synchronizer(model, storage_, options, placement_, hook)),
+      synchronizer_(make_synchronizer(model, storage_, options, placement_, mesh_, hook)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
       // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch; and

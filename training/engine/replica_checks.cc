@@ -70,7 +70,7 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
     if (!found || !options.sync.has_own_values()) return;
     throw Error(ErrorCode::invalid_argument, cat(text_of(options.sync), " does not go with ", what),
-                {.cause = "ranks have whole models of their own, which differ in between",
+                {.cause = "workers have values of their own, which differ in between",
                  .remedy = cat("leave out --sync, or ", remedy)});
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");

@@ -320,8 +320,9 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--pp", "2", "--schedule", "chimera", "--zero", "3"},
                  {"chimera", "ZeRO stage 3"});
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--sync"});
-  expect_refused({"--average-every", "4", "--pp", "2"}, {"cut over ranks", "--sync"});
-  expect_refused({"--average-every", "4", "--cp", "2"}, {"cut over ranks", "--sync"});
+  expect_refused({"--sync", "ps", "--pp", "2"}, {"cut over ranks", "--sync"});
+  expect_refused({"--sync", "adpsgd", "--pp", "2"}, {"cut over ranks", "--sync"});
+  expect_refused({"--average-every", "4", "--cp", "2"}, {"ranks of one worker sum", "--sync"});
   expect_refused({"--ep", "2"}, {"a model gpt2 has no experts", "--ep"});
   expect_refused({"--ep", "4"}, {"4 ranks cannot share out", "--ep", "give one of 1, 2"});
   expect_refused({"--ep", "2", "--model", "mixtral", "--experts", "1", "--topk", "1"},

@@ -261,8 +261,8 @@ TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
   };
   EXPECT_THAT(with([](TinyRun& run) { run.replica.storage.stage = 1; }),
               AllOf(HasSubstr("does not go with ZeRO stage 1"), HasSubstr("or --zero")));
-  EXPECT_THAT(with([](TinyRun& run) { run.mesh.pipeline = 2; }),
-              HasSubstr("does not go with a model that is cut over ranks"));
+  EXPECT_THAT(with([](TinyRun& run) { run.mesh.context = 2; }),
+              HasSubstr("does not go with gradients that the ranks of one worker sum"));
   EXPECT_THAT(with([](TinyRun& run) { run.powersgd.emplace(); }),
               HasSubstr("gradients that are not summed over ranks cannot be compressed"));
   EXPECT_THAT(with([](TinyRun& run) { run.replica.synchronizer = averaging_every(4); }),

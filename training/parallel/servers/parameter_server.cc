@@ -115,7 +115,7 @@ void ParameterServer::serve(const Stretch& stretch, const UpdateOrder* recorded)
 }
 
 void ParameterServer::work(const Stretch& stretch) {
-  worker_->begin_stretch();
+  worker_->begin_stretch(std::ssize(stretch.rates), stretch.own_writes);
   options_.kind == SyncKind::async ? take_parts(stretch) : work_in_order(stretch);
 }
 
@@ -142,8 +142,7 @@ void ParameterServer::take_parts(const Stretch& stretch) {
 
 void ParameterServer::exchange(const Push& push, const Stretch& stretch, int64_t step) {
   const Clock::time_point from = Clock::now();
-  next_part_ =
-      worker_->exchange(push, stretch.rates[static_cast<size_t>(step)], stretch.own_writes);
+  next_part_ = worker_->exchange(push, stretch.rates[static_cast<size_t>(step)]);
   if (observer_) observer_("push to servers", 0, from, Clock::now());
 }
 

@@ -38,7 +38,7 @@ class ParameterServer : public Synchronizer {
     // the stretch. Returns what servers multiply them by; nothing where the part had no target.
     std::function<std::optional<double>(int64_t step, int part)> compute;
     UpdateShard update;
-    bool own_writes = false;  // as in Worker::exchange()
+    bool own_writes = false;  // as in Worker::begin_stretch()
   };
   // Returns when all updates of the stretch are made, and this rank has their values. Collective.
   void run(const Stretch& stretch);

@@ -23,7 +23,13 @@ int64_t Worker::bytes() const {
   return most_own_ * storage_.layout().size * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t Worker::exchange(const Push& push, double rate, bool own_writes) {
+void Worker::begin_stretch(int64_t steps, bool own_writes) {
+  own_.clear();
+  writes_own_ = own_writes && options_.bound > 0;
+  if (writes_own_) most_own_ = std::max(most_own_, std::min(options_.bound + 1, steps));
+}
+
+int64_t Worker::exchange(const Push& push, double rate) {
   std::vector<Work> answers = receive_answers(push.pulls != 0);
   const Clock::time_point from = Clock::now();
   send(push);
@@ -31,7 +37,7 @@ int64_t Worker::exchange(const Push& push, double rate, bool own_writes) {
   waited_ += Clock::now() - from;
   ++staleness_.pushes;
   if (options_.kind == SyncKind::async || push.pulls != 0) count_staleness();
-  if (own_writes && options_.bound > 0) {
+  if (writes_own_) {
     OwnWrite& write = own_.emplace_back();
     write.clock = push.clock;
     write.rate = rate;
@@ -39,7 +45,6 @@ int64_t Worker::exchange(const Push& push, double rate, bool own_writes) {
       const auto gradients = storage_.gradients(b).values<float>();
       write.gradients.insert(write.gradients.end(), gradients.begin(), gradients.end());
     }
-    most_own_ = std::max(most_own_, std::ssize(own_));
     if (push.pulls != 0) write_own();
   }
   return answered_.front().next;

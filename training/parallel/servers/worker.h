@@ -33,12 +33,12 @@ class Worker {
   Worker(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  void begin_stretch() { own_.clear(); }
+  // ssp: with `own_writes` this worker's values have its own gradients at once.
+  void begin_stretch(int64_t steps, bool own_writes);
   // Sends the storage's gradients and returns when all servers have answered; with `push.pulls` the
-  // storage's values are the servers' then. ssp: with `own_writes` and this worker's gradients of
-  // the clocks that they do not have, times `rate`, taken off. Returns the part to take next
-  // (async).
-  int64_t exchange(const Push& push, double rate, bool own_writes);
+  // storage's values are the servers' then; with own writes this worker's gradients of the clocks
+  // that they do not have, times `rate`, are taken off. Returns the part to take next (async).
+  int64_t exchange(const Push& push, double rate);
 
   std::chrono::nanoseconds waited() const { return waited_; }
   double bytes_sent() const { return bytes_sent_; }
@@ -63,7 +63,8 @@ class Worker {
   Roles roles_;
   std::vector<Answer> answered_;  // by server
   std::deque<OwnWrite> own_;      // that may not be in the values of all servers
-  int64_t most_own_ = 0;          // at once
+  bool writes_own_ = false;
+  int64_t most_own_ = 0;  // at once
   Staleness staleness_;
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;

@@ -241,7 +241,9 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
   std::unique_lock lock = lock_for_call();
   const std::shared_ptr<Operation> operation = start_locked(request, options);
   finish(operation, lock);
-  return operation->received;
+  const MessageInfo received = operation->received;
+  operation->left.store(true, std::memory_order_release);
+  return received;
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int tag) {

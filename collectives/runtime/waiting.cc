@@ -86,6 +86,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   }
   engine_->callbacks().run();
   end_stall(patience);
+  operation.left.store(true, std::memory_order_release);
   return true;
 }
 

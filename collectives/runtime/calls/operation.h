@@ -46,6 +46,7 @@ struct Operation {
   std::function<void(const Error*)> on_end;
   std::atomic<bool> awaited{false};  // a thread waits for it, or has asked how it stands
   std::atomic<bool> done{true};      // nothing of it is left to do; also before it begins
+  std::atomic<bool> left{false};     // stored by who has waited for it, last of all
   std::atomic<bool> failed{false};   // it will never be done:
   std::optional<Error> failure;      // why; written before
 

@@ -38,8 +38,10 @@ class OperationPool {
   }
 
   static const std::shared_ptr<Operation>& reuse(const std::shared_ptr<Operation>& operation) {
-    // Whoever dropped its handle last is done with it.
+    // Whoever dropped its handle last is done with it. Of those that waited the flag says so too:
+    // the thread sanitizer knows nothing of fences.
     std::atomic_thread_fence(std::memory_order_acquire);
+    operation->left.load(std::memory_order_acquire);
     operation->probes = false;
     return operation;
   }

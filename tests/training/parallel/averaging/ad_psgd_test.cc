@@ -130,7 +130,7 @@ TEST_F(AdPsgdTest, KeepsTheMeanOfAllValues) {
       most_apart = std::max(most_apart, std::abs(rank.values[0] - mean));
     }
     EXPECT_NEAR(sum / ranks, mean, 1e-6) << ranks << " ranks";
-    EXPECT_LT(most_apart, 0.2) << "they come together";
+    EXPECT_LT(most_apart, 0.3) << "they come together, from 1 apart and more";
   }
 }
 

@@ -115,12 +115,15 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
 
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
                                                 const ReplicaOptions& options,
-                                                const pipeline::Placement& placement,
-                                                const Mesh& mesh, const HookFactory& make_hook) {
+                                                const pipeline::Placement& placement, Mesh& mesh,
+                                                const HookFactory& make_hook) {
   std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
   if (hook != nullptr) {
-    check_compression(options, placement);
-    check_scale(*hook, options);
+    made_on_all(mesh.world(), [&] {
+      check_compression(options, placement);
+      check_scale(*hook, options);
+      return true;
+    });
   }
   const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);

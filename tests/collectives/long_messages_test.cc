@@ -64,6 +64,33 @@ TEST(LongMessages, OfLibraryMemoryNeedNoHelpOfTheirSender) {
   });
 }
 
+// Of many ranks the slots are so small that messages have more slices than there are slots before
+// they are long enough to be read where they lie. Each rank sends to the next one.
+TEST(LongMessages, OfLibraryMemoryFitTheSlotsOfManyRanks) {
+  for (const int ranks : {2, 8, 20, 30}) {
+    testing::run_ranks(ranks, [&](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      constexpr int kMessages = 4;
+      for (const size_t count : {1, 250, 512, 545, 600, 800, 1000, 1023, 1024, 2000, 5000}) {
+        const Memory<int32_t> memory = comm.allocate<int32_t>(kMessages * count);
+        std::vector<Work> works;
+        for (int message = 0; message < kMessages; ++message) {
+          const std::span out(memory.get() + message * count, count);
+          fill(out, message);
+          works.push_back(comm.send_async(const_buffer_of(std::span<const int32_t>(out)),
+                                          (comm.rank() + 1) % ranks, {.tag = message}));
+        }
+        for (int message = 0; message < kMessages; ++message) {
+          std::vector<int32_t> in(count);
+          comm.recv(std::span(in), (comm.rank() + ranks - 1) % ranks, {.tag = message});
+          ASSERT_TRUE(is_filled(in, message)) << count << " elements on " << ranks << " ranks";
+        }
+        for (Work& work : works) work.wait();
+      }
+    });
+  }
+}
+
 TEST(LongMessages, OfRegisteredMemoryNeitherAtAnOddPlace) {
   std::promise<void> received;
   testing::run_ranks(2, [&](const Job& job) {

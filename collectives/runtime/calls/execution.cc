@@ -55,10 +55,11 @@ void Execution::cut_into(uint32_t slices, int lanes) {
 
 // ---- a point-to-point message as a whole
 
+// What is too short to be lent has slices, however many: no slot has room for all of it.
 bool Execution::can_send_whole() const {
   const Move& move = compiled_->moves[0];
   const uint64_t bytes = move.elements * compiled_->element_bytes;
-  return compiled_->lends && bytes <= UINT32_MAX &&
+  return compiled_->lends && move.lendable && bytes <= UINT32_MAX &&
          transport_->can_lend(move.peers, {address(Slice{}, move.src[0]), bytes});
 }
 

@@ -41,14 +41,7 @@ void Replica::LateSteps::check(int64_t step) const {
   if (trouble.kind == Trouble::none) return;
   std::vector<Trouble> troubles(static_cast<size_t>(replica_.world().size()));
   troubles[static_cast<size_t>(replica_.world().rank())] = trouble;
-  throw not_finite(step, replica_.describe(troubles));
-}
-
-Error Replica::LateSteps::not_finite(int64_t step, const std::string& what) const {
-  return {ErrorCode::invalid_argument,
-          cat("step ", first_ + step, ": ", what, " is not finite"),
-          {.cause = cat("the training diverged, at a learning rate of ", rate(step)),
-           .remedy = "try a smaller learning rate, --clip or a longer warm-up"}};
+  throw diverged(step, replica_.describe(troubles));
 }
 
 std::vector<StepResult> Replica::LateSteps::results(std::span<double> more) {
@@ -85,7 +78,7 @@ std::vector<StepResult> Replica::run_apart(std::span<const StepBatches> steps, i
     late.check(step);
     synchronizer_->finish_gradients();
     norms.push_back(update(late.rate(step)));
-    if (!std::isfinite(norms.back())) throw late.not_finite(step, "the gradients' norm");
+    if (!std::isfinite(norms.back())) throw late.diverged(step, "the gradients' norm");
   }
   synchronizer_->finish_values();
   std::vector<StepResult> results = late.results({});

@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// Of one rank. Construction and results() are collective.
+// One rank has one of these for each stretch of steps. Construction and results() are collective.
 class Replica::LateSteps {
  public:
   // The arguments are those of Replica::run(), and outlive it.
@@ -24,7 +24,7 @@ class Replica::LateSteps {
   int64_t count() const { return std::ssize(steps_); }
   const StepBatches& batches(int64_t step) const { return steps_[at(step)]; }
   double rate(int64_t step) const { return rates_[at(step)]; }
-  // What all ranks' batches of the step have that counts.
+  // Targets and samples of all ranks' batches of the step.
   const StepCounts& counts(int64_t step) const { return counts_[at(step)]; }
 
   // Leaves the gradients of these micro-batches of the step, and keeps their losses.
@@ -33,7 +33,9 @@ class Replica::LateSteps {
   void check(int64_t step) const;
   // Each of `more` becomes the sum of all ranks'.
   std::vector<StepResult> results(std::span<double> more);
-  Error not_finite(int64_t step, const std::string& what) const;
+  Error diverged(int64_t step, const std::string& what) const {
+    return training::diverged(first_ + step, what, rate(step));
+  }
 
  private:
   static size_t at(int64_t step) { return static_cast<size_t>(step); }

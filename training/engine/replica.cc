@@ -122,7 +122,6 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
     made_on_all(mesh.world(), [&] {
       check_compression(options, placement);
       check_scale(*hook, options);
-      return true;
     });
   }
   const DataParallelOptions parallel = parallel_options(options, placement);
@@ -168,10 +167,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  made_on_all(world(), [&] {
-    check_updates(options_, updater_.optimizer());
-    return true;
-  });
+  made_on_all(world(), [&] { check_updates(options_, updater_.optimizer()); });
   gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
@@ -352,14 +348,9 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   result.skipped = troubled > 0 || !std::isfinite(result.gradient_norm);
   if (model_.expert_load() != nullptr && !result.skipped) model_.expert_load()->move_bias();
   if (updater_.adapt_scale(result.skipped)) return result;
-  throw_on_all(
-      world(),
-      Error(ErrorCode::invalid_argument,
-            cat("step ", step, ": ",
-                result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow,
-                " is not finite"),
-            {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
-             .remedy = "try a smaller learning rate, --clip or a longer warm-up"}));
+  const std::string what =
+      result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow;
+  throw_on_all(world(), diverged(step, what, learning_rate));
 }
 
 // Returns the gradients' norm; one that is not finite: nothing is updated then.

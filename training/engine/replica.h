@@ -86,8 +86,8 @@ struct StepResult : StepLosses {
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
   std::string overflow;  // then: which parameter on which rank was first
-  // Of steps that all ranks learn of later: when this rank had done its part of it, or of one
-  // before.
+  // Set where ranks learn of several steps at once: when this rank had computed its part of the
+  // step, or of the last step before in which it had one.
   std::optional<std::chrono::steady_clock::time_point> ended;
 };
 
@@ -130,6 +130,9 @@ void check_rounding(const ReplicaOptions& options);
 // Whether ranks do not wait for each other in each step, so that all of them learn what became of
 // several steps after the last one.
 bool tells_late(const ReplicaOptions& options);
+
+// What is said of a step in which `what` is not finite.
+Error diverged(int64_t step, const std::string& what, double learning_rate);
 
 // With the storage that servers need: who has a shard's masters serves it.
 ReplicaOptions with_shards(ReplicaOptions options);

@@ -143,6 +143,13 @@ bool tells_late(const ReplicaOptions& options) {
   return options.sync.has_servers() || (options.sync.has_own_values() && !options.loss_scaling);
 }
 
+Error diverged(int64_t step, const std::string& what, double learning_rate) {
+  return {ErrorCode::invalid_argument,
+          cat("step ", step, ": ", what, " is not finite"),
+          {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
+           .remedy = "try a smaller learning rate, --clip or a longer warm-up"}};
+}
+
 ReplicaOptions with_shards(ReplicaOptions options) {
   if (!options.sync.has_servers()) return options;
   options.storage.stage = 1;

@@ -88,7 +88,7 @@ void Replica::ServedSteps::update(const ShardUpdate& update) {
   if (is_async()) return updater.update_elements(update.pieces, rate, update.factor);
   const double norm = updater.update(update.pieces, rate, *reducer_);
   if (!std::isfinite(norm)) {
-    throw late_.not_finite(update.step, "the gradients' sum over workers");
+    throw late_.diverged(update.step, "the gradients' sum over workers");
   }
   if (leads()) squares_[static_cast<size_t>(update.step)] = norm * norm;
 }

@@ -8,8 +8,9 @@
 
 namespace tutti::training {
 
-void keep_lines(const std::string& path, const std::function<bool(std::string_view)>& keeps) {
-  const std::string text = file_text(path, FileKind::losses);
+void keep_lines(const std::string& path, const std::function<bool(std::string_view)>& keeps,
+                FileKind kind) {
+  const std::string text = file_text(path, kind);
   std::string kept;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
     const std::string_view line(text.data() + begin, end - begin);

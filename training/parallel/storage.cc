@@ -23,17 +23,12 @@ void check(const StorageOptions& options) {
   }
 }
 
-int owners_among(const Communicator& ranks, const StorageOptions& options) {
-  if (options.stage == 0) return 1;
-  return options.owners == 0 ? ranks.size() : options.owners;
-}
-
 Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
                   const StorageOptions& options) {
   check(options);
   std::vector<int> owners;
   for (const Communicator& ranks : groups.ranks) {
-    owners.push_back(owners_among(ranks, options));
+    owners.push_back(options.owners_among(ranks.size()));
   }
   return make_layout(table.specs(), {.ranks = std::move(owners),
                                      .bucket_elements = options.bucket_elements,
@@ -58,8 +53,7 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
       layout_(layout_for(groups_, table, options)),
       pool_(communicator_, options.backend) {
   for (const Communicator& ranks : groups_.ranks) {
-    const int first = ranks.size() - owners_among(ranks, options);
-    owners_.push_back(options.stage == 0 ? 0 : ranks.rank() - first);
+    owners_.push_back(options.owner(ranks.rank(), ranks.size()));
   }
   place(values_, value_memory_, options_.dtype, whole_values());
   place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
@@ -102,7 +96,9 @@ Memory<float> ParameterStorage::allocate_row() {
                                       : map_floats(options_.shard_files, count);
 }
 
-int ParameterStorage::owner_count() const { return owners_among(groups_.ranks.front(), options_); }
+int ParameterStorage::owner_count() const {
+  return options_.owners_among(groups_.ranks.front().size());
+}
 
 Tensor ParameterStorage::part_of(int bucket, Tensor whole, int owner) const {
   const int64_t shard = layout_.buckets[at(bucket)].shard_size();

@@ -68,6 +68,13 @@ struct StorageOptions {
   // too, and counts in norms and checkpoints.
   std::optional<std::vector<int>> parameters;
   std::vector<int> copies;
+
+  // Owners of a bucket among so many ranks that sum it, and which of them a rank is; negative:
+  // none.
+  int owners_among(int ranks) const { return stage == 0 ? 1 : owners == 0 ? ranks : owners; }
+  int owner(int rank, int ranks) const {
+    return stage == 0 ? 0 : rank - (ranks - owners_among(ranks));
+  }
 };
 
 // Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the

@@ -157,10 +157,8 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                         .groups = std::move(table.group_of)};
   for (const AxisSet axes : table.axes) {
     const int ranks = holders * rank.ranks_along(axes);
-    options.ranks.push_back(storage.stage == 0 ? 1 : storage.owners == 0 ? ranks : storage.owners);
-    const int number = rank.number_along(axes);
-    owners.push_back(storage.owners == 0 ? number % options.ranks.back()
-                                         : number - (ranks - storage.owners));
+    options.ranks.push_back(storage.owners_among(ranks));
+    owners.push_back(storage.owner(rank.number_along(axes), ranks));
   }
   return options;
 }

@@ -1,6 +1,5 @@
 #include "training/run/stragglers.h"
 
-#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -9,8 +8,6 @@
 #include "base/text.h"
 
 namespace tutti::training {
-
-namespace {
 
 std::map<int, double> stragglers_in(const std::string& text) {
   constexpr double kMost = 1000;
@@ -32,19 +29,6 @@ std::map<int, double> stragglers_in(const std::string& text) {
     stragglers[*rank] = *factor;
   }
   return stragglers;
-}
-
-}  // namespace
-
-int last_straggler(const std::string& text) {
-  const std::map<int, double> stragglers = stragglers_in(text);
-  return stragglers.empty() ? -1 : stragglers.rbegin()->first;
-}
-
-double slowdown_of(const std::string& text, int rank) {
-  const std::map<int, double> stragglers = stragglers_in(text);
-  const auto found = stragglers.find(rank);
-  return found == stragglers.end() ? 1 : found->second;
 }
 
 }  // namespace tutti::training

@@ -1,14 +1,13 @@
 // Ranks that are made slow, for experiments: "3:x4" is rank 3, which takes four times as long.
 #pragma once
 
+#include <map>
 #include <string>
 
 namespace tutti::training {
 
-// The largest number of a rank that `text` names; -1: none.
-int last_straggler(const std::string& text);
-// By how much the rank is slower than it would be: 1 for those that `text` ("R:xF[,R:xF ...]") does
-// not name. Throws Error(invalid_argument).
-double slowdown_of(const std::string& text, int rank);
+// By rank, how many times as long it takes, of those that `text` ("R:xF[,R:xF ...]") names. Throws
+// Error(invalid_argument).
+std::map<int, double> stragglers_in(const std::string& text);
 
 }  // namespace tutti::training

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -160,10 +161,9 @@ class Trainer::Loop {
   int stopped_by_ = 0;
   std::optional<Clock::time_point> asked_;  // when this rank was seen to be asked to stop
   bool finished_ = false;
-  std::vector<StepResult> results_;  // of the steps up to done_
-  StepReport report_;                // of the last one that was told
-  std::pair<Clock::time_point, std::chrono::nanoseconds> elapsed_before_;  // these steps
-  std::chrono::nanoseconds elapsed_{0};                                    // after them
+  std::vector<StepResult> results_;                // of the steps up to done_
+  StepReport report_;                              // of the last one that was told
+  std::vector<std::chrono::nanoseconds> elapsed_;  // after each of these steps
   NoiseScale noise_scale_;
   uint64_t samples_ = 0;  // since training began here, as are the times
   std::chrono::nanoseconds waited_{0};
@@ -277,11 +277,13 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
     const StepFeed& feed = taken.back();
     own.push_back(views(feed));
     batches.push_back({.own = own.back(), .passes = static_cast<int64_t>(feed.passes)});
-    batches.back().of_part = [this, step](int part) {
-      part_ = feed_.part(step - 1, part);
-      part_views_ = views(part_);
-      return std::span<const MicroBatch>(part_views_);
-    };
+    if (options_.replica.sync.kind == SyncKind::async) {
+      batches.back().of_part = [this, step](int part) {
+        part_ = feed_.part(step - 1, part);
+        part_views_ = views(part_);
+        return std::span<const MicroBatch>(part_views_);
+      };
+    }
     if (options_.stop_requested) {
       batches.back().sign = [this] { return options_.stop_requested() != 0; };
     }
@@ -360,7 +362,6 @@ void Trainer::Loop::observe_noise(uint64_t samples) {
 
 void Trainer::Loop::run_to_flush() {
   const Clock::time_point before = Clock::now();
-  elapsed_before_ = {before, report_.elapsed};
   const auto waited_before = replica_.waited();
   const std::array<double, kAxes> bytes_before = replica_.bytes_by_axis();
   const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
@@ -369,7 +370,11 @@ void Trainer::Loop::run_to_flush() {
   const std::chrono::nanoseconds taken = Clock::now() - before;
   samples_ += done.samples;
   waited_ += replica_.waited() - waited_before;
-  report_.elapsed = elapsed_ = report_.elapsed + taken;
+  elapsed_.clear();
+  for (const StepResult& result : done.results) {
+    elapsed_.push_back(report_.elapsed + (result.ended ? *result.ended - before : taken));
+  }
+  elapsed_.back() = report_.elapsed += taken;
   report_.bytes_by_axis = replica_.bytes_by_axis();
   report_.bytes_sent = 0;
   for (size_t axis = 0; axis < kAxes; ++axis) {
@@ -398,13 +403,9 @@ std::optional<StepReport> Trainer::Loop::next() {
     keep_in_memory(options_.copy_every);
     run_to_flush();
   }
-  report_.result = results_[results_.size() - (done_ - told_)];
-  if (const auto& ended = report_.result.ended; ended && told_ + 1 < done_) {
-    const auto& [began, elapsed] = elapsed_before_;
-    report_.elapsed = elapsed + (*ended - began);
-  } else if (ended) {
-    report_.elapsed = elapsed_;
-  }
+  const size_t index = results_.size() - (done_ - told_);
+  report_.result = results_[index];
+  report_.elapsed = elapsed_[index];
   report_.step = ++told_;
   report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
   report_.epochs = feed_.epochs(told_);
@@ -466,12 +467,14 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
   TrainOptions settled = options;
-  const int last = last_straggler(options.straggler);
-  if (last >= world.size() && world.rank() == 0) {
-    log(LogLevel::warning,
-        cat("rank ", last, " of --straggler is not one of the ", world.size(), " ranks"));
+  const std::map<int, double> stragglers = stragglers_in(options.straggler);
+  if (const auto slow = stragglers.find(world.rank()); slow != stragglers.end()) {
+    settled.replica.slowdown = slow->second;
   }
-  settled.replica.slowdown = slowdown_of(options.straggler, world.rank());
+  if (!stragglers.empty() && stragglers.rbegin()->first >= world.size() && world.rank() == 0) {
+    log(LogLevel::warning, cat("rank ", stragglers.rbegin()->first,
+                               " of --straggler is not one of the ", world.size(), " ranks"));
+  }
   settled.replica.sync.run = digest_of_settings(configuration.run);
   if (options.measure_cut) {
     const auto& [schedule, virtual_stages, cut] = options.replica.pipeline;

@@ -192,7 +192,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
                 {.cause = "ranks do not wait for each other's batch statistics",
                  .remedy = "leave one of them out"});
   }
-  last_straggler(options.training.straggler);  // the text can be read
+  stragglers_in(options.training.straggler);  // the text can be read
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
   // Without a flush in between: a step alone is not late, and is made with any micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),

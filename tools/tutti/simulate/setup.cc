@@ -77,8 +77,8 @@ std::vector<double> add_stragglers(const SimulateOptions& o, int ranks,
     slow += cat(slow.empty() ? "" : ",", text);
   }
   std::vector<double> slowdowns(static_cast<size_t>(ranks), 1);
-  for (int rank = 0; !slow.empty() && rank < ranks; ++rank) {
-    slowdowns[static_cast<size_t>(rank)] = training::slowdown_of(slow, rank);
+  for (const auto& [rank, slowdown] : training::stragglers_in(slow)) {
+    slowdowns[static_cast<size_t>(rank)] = slowdown;
   }
   return slowdowns;
 }

@@ -1,5 +1,5 @@
-// What the faces of `tutti simulate` share: collectives (simulate.cc), training steps (train.cc),
-// and ways in which data-parallel ranks keep together (sync.cc).
+// Setup that the faces of `tutti simulate` share: collectives (simulate.cc), training steps
+// (train.cc), and ways in which data-parallel ranks keep together (sync.cc).
 #pragma once
 
 #include <algorithm>

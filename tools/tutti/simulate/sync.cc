@@ -187,7 +187,7 @@ class SyncPlay {
     return json;
   }
 
-  // What was found for the first way is at the top, too.
+  // The numbers of the first way are at the top, too.
   void write_json() const {
     const Json document = {{"topology", o_.topology},       {"ranks", on_.ranks},
                            {"updates", o_.updates},         {"step_us", step_us_},

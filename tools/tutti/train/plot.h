@@ -21,9 +21,9 @@ struct LossCurves {
 
 enum class LossesOver { steps, time };
 
-// Each run has a colour, if there are several. Losses that are not finite are left out, over time
-// also those of steps whose time is not known; without any loss there is no picture. Throws as
-// Picture::draw() does.
+// Each run has a colour, if there are several. Losses that are not finite are left out. So are,
+// over time, losses of steps whose time is not known. Without any loss there is no picture. Throws
+// as Picture::draw() does.
 void plot_losses(const Picture& picture, const std::string& title, std::span<const LossCurves> runs,
                  LossesOver over = LossesOver::steps);
 

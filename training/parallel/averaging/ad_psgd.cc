@@ -17,10 +17,6 @@ constexpr int kRowTag = 1;
 constexpr int64_t kEnd = -1;  // in place of an update: the thread is to end
 constexpr std::chrono::nanoseconds kForever{0};
 
-void halve_with(std::span<float> own, std::span<const float> other) {
-  std::ranges::transform(own, other, own.begin(), [](float a, float b) { return (a + b) / 2; });
-}
-
 ConstBuffer sent(std::span<const float> row) { return {row.data(), row.size(), DType::f32}; }
 Buffer received(std::span<float> row) { return {row.data(), row.size(), DType::f32}; }
 
@@ -147,7 +143,7 @@ void AdPsgd::ask(int64_t update) {
   requests_.send(sent(row(0)), to, {.tag = kRowTag});
   asked.wait();
   answer.wait();
-  halve_with(row(0), row(3));
+  average_pair(row(0), row(3));
   count_sent(row(0).size_bytes());
 }
 
@@ -167,8 +163,7 @@ void AdPsgd::answer_all() {
       if (!failure_) failure_ = std::current_exception();
     }
     turned_.notify_all();
-    requests_.abort(error.what());
-    replies_.abort(error.what());
+    abort(error.what());
   }
 }
 
@@ -178,7 +173,7 @@ void AdPsgd::answer(int from, int64_t update) {
     std::unique_lock lock(mutex_);
     await_turn(lock, {from, update});
     std::ranges::copy(row(0), row(4).begin());
-    halve_with(row(0), row(3));
+    average_pair(row(0), row(3));
     order_.push_back({from, update});
   }
   turned_.notify_all();

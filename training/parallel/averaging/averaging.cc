@@ -1,5 +1,7 @@
 #include "training/parallel/averaging/averaging.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
@@ -44,6 +46,10 @@ void Averaging::all_reduce(Buffer buffer, ReduceOp op) {
   const Waiting waiting(*this);
   ranks_.all_reduce(buffer, buffer, op);
   count_all_reduce(buffer.count * size_of(buffer.dtype));
+}
+
+void Averaging::average_pair(std::span<float> own, std::span<const float> other) {
+  std::ranges::transform(own, other, own.begin(), [](float a, float b) { return (a + b) / 2; });
 }
 
 void Averaging::count_all_reduce(uint64_t bytes) {

@@ -51,6 +51,8 @@ class Averaging : public Synchronizer {
   // The buffer becomes the mean of the ranks' buffers.
   void average(Buffer buffer);
   void all_reduce(Buffer buffer, ReduceOp op);
+  // Own values become their mean with another rank's.
+  static void average_pair(std::span<float> own, std::span<const float> other);
   void count_all_reduce(uint64_t bytes);
   void count_sent(uint64_t bytes) { bytes_sent_ += static_cast<double>(bytes); }
   // Sends a row to one rank and receives one from another.

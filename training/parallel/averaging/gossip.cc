@@ -61,8 +61,7 @@ void Gossip::average_with_neighbours() {
 
 void Gossip::average_with(int to, int from) {
   exchange_rows(row(0), to, row(1), from);
-  std::ranges::transform(row(0), row(1), row(0).begin(),
-                         [](float own, float other) { return (own + other) / 2; });
+  average_pair(row(0), row(1));
 }
 
 }  // namespace tutti::training

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "training/core/group.h"
 
 namespace tutti::training {
@@ -29,7 +30,10 @@ OrderFiles::OrderFiles(Communicator ranks, const SyncOptions& options)
 void OrderFiles::open_replayed() {
   if (recorded_ || replay_.empty()) return;
   std::string text;
-  done_by_first(ranks_, [&] { text = read_order_file(replay_); });
+  done_by_first(ranks_, [&] {
+    text = file_text(replay_, FileKind::order,
+                     {.where = "--replay", .remedy = "give a file that --record has written"});
+  });
   recorded_.emplace(text_of_first(ranks_, std::move(text)), replay_);
 }
 

@@ -1,12 +1,14 @@
 #include "training/parallel/replay/update_order.h"
 
 #include <algorithm>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "training/logs/keep_lines.h"
 
 namespace tutti::training {
 namespace {
@@ -42,24 +44,15 @@ StretchOrder stretch_in(const Json& line) {
   return stretch;
 }
 
-std::map<int64_t, StretchOrder> stretches_in(const std::string& text, const std::string& name) {
-  std::map<int64_t, StretchOrder> stretches;
-  // A process that was killed may have left half a line.
-  std::istringstream lines(text.substr(0, text.rfind('\n') + 1));
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    try {
-      StretchOrder stretch = stretch_in(Json::parse(line));
-      const int64_t first = stretch.first;
-      stretches[first] = std::move(stretch);
-    } catch (const std::exception& error) {
-      throw Error(ErrorCode::invalid_argument, cat(name, " is no record of updates"),
-                  {.where = cat("line ", number),
-                   .cause = error.what(),
-                   .remedy = "give a file that --record has written"});
-    }
+StretchOrder read_line(std::string_view line, int number, const std::string& name) {
+  try {
+    return stretch_in(Json::parse(line));
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument, cat(name, " is no record of updates"),
+                {.where = cat("line ", number),
+                 .cause = error.what(),
+                 .remedy = "give a file that --record has written"});
   }
-  return stretches;
 }
 
 }  // namespace
@@ -75,23 +68,16 @@ std::string text_of(const UpdateOrder& order) { return json_of(order).dump(); }
 
 UpdateOrder order_in(const std::string& text) { return order_of(Json::parse(text)); }
 
-std::string read_order_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (file) return text.str();
-  throw Error(ErrorCode::system, cat("cannot read ", path),
-              {.where = "--replay", .remedy = "give a file that --record has written"});
-}
-
 OrderRecorder::OrderRecorder(std::string path, int64_t done) : path_(std::move(path)) {
-  std::map<int64_t, StretchOrder> before;
-  if (done > 0 && std::ifstream(path_).good()) before = stretches_in(read_order_file(path_), path_);
-  file_.open(path_, std::ios::binary | std::ios::trunc);
-  if (!file_) refuse();
-  for (const auto& [first, stretch] : before) {
-    if (stretch.last <= done) add(stretch);
+  const bool goes_on = done > 0 && is_regular_file(path_);
+  if (goes_on) {
+    int number = 0;
+    keep_lines(
+        path_, [&](std::string_view line) { return read_line(line, ++number, path_).last <= done; },
+        FileKind::order);
   }
+  file_.open(path_, std::ios::binary | (goes_on ? std::ios::app : std::ios::trunc));
+  if (!file_) refuse();
 }
 
 void OrderRecorder::add(const StretchOrder& stretch) {
@@ -104,8 +90,16 @@ void OrderRecorder::refuse() const {
               {.where = "--record", .remedy = "name a file in a directory that can be written"});
 }
 
-RecordedOrder::RecordedOrder(const std::string& text, std::string name)
-    : name_(std::move(name)), stretches_(stretches_in(text, name_)) {}
+// Half a line at the end, which a process that was killed may have left, is no stretch.
+RecordedOrder::RecordedOrder(const std::string& text, std::string name) : name_(std::move(name)) {
+  int number = 0;
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    StretchOrder stretch = read_line(line, ++number, name_);
+    const int64_t first = stretch.first;
+    stretches_[first] = std::move(stretch);
+  }
+}
 
 const StretchOrder* RecordedOrder::from(int64_t first) const {
   const auto found = stretches_.find(first);

@@ -74,7 +74,4 @@ class RecordedOrder {
 std::string text_of(const UpdateOrder& order);
 UpdateOrder order_in(const std::string& text);
 
-// Throws Error(system) where it cannot be read.
-std::string read_order_file(const std::string& path);
-
 }  // namespace tutti::training

@@ -60,7 +60,6 @@ void ParameterServer::abort(const std::string& reason) {
   if (servers_.valid()) servers_.abort(reason);
 }
 
-// The calls of a rank fail with those of the others, of whatever thread.
 void ParameterServer::run(const Stretch& stretch) {
   const StretchOrder wanted = order_of(stretch);
   const StretchOrder* const recorded = files_.replayed(wanted);
@@ -68,17 +67,12 @@ void ParameterServer::run(const Stretch& stretch) {
       recorded == nullptr || !serves()
           ? nullptr
           : &recorded->servers[static_cast<size_t>(ranks_.rank() - roles_.first_server())];
-  try {
-    if (!serves()) {
-      work(stretch);
-    } else if (!works()) {
-      serve(stretch, own);
-    } else {
-      serve_beside_work(stretch, own);
-    }
-  } catch (const std::exception& error) {
-    abort(error.what());
-    throw;
+  if (!serves()) {
+    work(stretch);
+  } else if (!works()) {
+    serve(stretch, own);
+  } else {
+    serve_beside_work(stretch, own);
   }
   tell_spans();
   const Clock::time_point met = Clock::now();
@@ -130,20 +124,21 @@ void ParameterServer::work_in_order(const Stretch& stretch) {
 void ParameterServer::take_parts(const Stretch& stretch) {
   const int64_t all = std::ssize(stretch.rates) * roles_.workers();
   int64_t pushes = 0;
-  for (int64_t part = ranks_.rank(); part < all; part = next_part_) {
+  for (int64_t part = ranks_.rank(); part < all;) {
     const int64_t step = part / roles_.workers();
     const auto factor = stretch.compute(step, static_cast<int>(part % roles_.workers()));
     const bool pulls = ++pushes % options_.pull_every == 0;
-    exchange(
+    part = exchange(
         {.clock = part, .pulls = pulls, .factor = factor.value_or(0), .counts = factor ? 1 : 0},
         stretch, step);
   }
 }
 
-void ParameterServer::exchange(const Push& push, const Stretch& stretch, int64_t step) {
+int64_t ParameterServer::exchange(const Push& push, const Stretch& stretch, int64_t step) {
   const Clock::time_point from = Clock::now();
-  next_part_ = worker_->exchange(push, stretch.rates[static_cast<size_t>(step)]);
+  const int64_t next = worker_->exchange(push, stretch.rates[static_cast<size_t>(step)]);
   if (observer_) observer_("push to servers", 0, from, Clock::now());
+  return next;
 }
 
 // A trace is of one thread: where this rank works too, spans of the serving thread are added once

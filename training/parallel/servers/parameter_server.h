@@ -40,7 +40,8 @@ class ParameterServer : public Synchronizer {
     UpdateShard update;
     bool own_writes = false;  // as in Worker::begin_stretch()
   };
-  // Returns when all updates of the stretch are made, and this rank has their values. Collective.
+  // Returns when all updates of the stretch are made, and this rank has their values. Collective;
+  // after an error abort() is to follow, or others wait.
   void run(const Stretch& stretch);
   std::optional<int> recorded_ranks(int64_t first) override;
   void abort(const std::string& reason) override;
@@ -68,7 +69,7 @@ class ParameterServer : public Synchronizer {
   void work(const Stretch& stretch);
   void work_in_order(const Stretch& stretch);
   void take_parts(const Stretch& stretch);
-  void exchange(const Push& push, const Stretch& stretch, int64_t step);
+  int64_t exchange(const Push& push, const Stretch& stretch, int64_t step);
   void serve(const Stretch& stretch, const UpdateOrder* recorded);
   void serve_beside_work(const Stretch& stretch, const UpdateOrder* recorded);
   StretchOrder order_of(const Stretch& stretch) const;
@@ -84,7 +85,6 @@ class ParameterServer : public Synchronizer {
   Communicator pushes_;
   Communicator answers_;
   Communicator servers_;
-  int64_t next_part_ = 0;
   OrderFiles files_;
   // Besides the worker's: of a rank that serves only, and at meetings.
   std::chrono::nanoseconds waited_{0};

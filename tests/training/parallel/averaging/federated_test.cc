@@ -133,7 +133,7 @@ TEST(FedAdam, FollowsItsRule) {
   }
 }
 
-// Of 12 samples 5 ranks have 2, 2, 3, 2 and 3.
+// 5 ranks have 2, 2, 3, 2 and 3 of 12 samples.
 TEST(Federated, OnlyDrawnClientsCountByTheirTargets) {
   for (const int ranks : {2, 3, 5}) {
     for (const char* way : {"fedavg:1", "fedavg:1,0.4", "fedavg:1,0", "fedprox:1,0.5,0.4"}) {
@@ -204,7 +204,7 @@ TEST(Federated, ValidatesTheGlobalValues) {
   });
 }
 
-// What the same sum gives without masks, of words that nobody else has changed.
+// The reference is the same sum in fixed point without masks, computed by the test.
 TEST(SecureSums, OfARoundAreThoseWithoutMasksBitForBit) {
   for (const int ranks : kWorlds) {
     for (const char* way : {"fedavg:1", "fedavg:1,0.4"}) {

@@ -18,9 +18,8 @@
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/training/data/folder.h"
+#include "tests/training/support/late_run.h"
 #include "tests/training/support/tiny_run.h"
-#include "training/models/gpt.h"
-#include "training/run/trainer.h"
 
 namespace tutti::training {
 namespace {
@@ -28,10 +27,16 @@ namespace {
 using testing::Deterministic;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using testing::kLateFlush;
+using testing::kLateSteps;
+using testing::late_options;
+using testing::late_refusal;
+using testing::LateRun;
 using ::testing::Le;
 using ::testing::SizeIs;
 using testing::TinyRun;
-using tutti::testing::run_ranks;
+using testing::train_late;
+using testing::train_late_on;
 using tutti::testing::run_ranks_catching;
 
 // --- The same bits as sums over all ranks ---
@@ -98,50 +103,10 @@ TEST(ParameterServer, WithOneWorkerIsTrainingAlone) {
   }
 }
 
-// --- Steps in which nobody waits for all ---
+// --- Steps in which workers wait for servers alone ---
 
-constexpr uint64_t kSteps = 24;
-constexpr uint64_t kFlushEvery = 8;
-
-TrainOptions options_of(const std::string& way) {
-  TrainOptions options;
-  options.samples = kSteps * 8;
-  options.batch = 8;
-  options.micro_batch = 2;
-  options.schedule = {.peak = 3e-3};
-  options.flush_every = kFlushEvery;
-  options.validation_samples = 10;
-  set_way(options.replica.sync, way);
-  return options;
-}
-
-struct Ended {
-  std::vector<double> losses;
-  TrainResult result;
-};
-
-Ended train_as_rank(const Job& job, const TrainOptions& options) {
-  Gpt model(testing::tiny_gpt());
-  const std::unique_ptr<DataSet> data = testing::tiny_data();
-  Ended ended;
-  ended.result =
-      train(Communicator::init(job), model, {data.get()}, options,
-            [&](const StepReport& report) { ended.losses.push_back(report.result.loss); });
-  return ended;
-}
-
-// All ranks must be told the same.
-Ended trained(int ranks, const TrainOptions& options) {
-  std::vector<Ended> ended(static_cast<size_t>(ranks));
-  run_ranks(ranks, [&](const Job& job) {
-    ended[static_cast<size_t>(job.rank)] = train_as_rank(job, options);
-  });
-  for (const Ended& rank : ended) {
-    EXPECT_EQ(rank.losses, ended.front().losses);
-    EXPECT_EQ(rank.result.digest, ended.front().result.digest) << "the ranks' values differ";
-    EXPECT_EQ(rank.result.validation.loss, ended.front().result.validation.loss);
-  }
-  return ended.front();
+LateRun trained(int ranks, const TrainOptions& options) {
+  return train_late_on(ranks, options).front();
 }
 
 class Served : public FolderTest {
@@ -149,14 +114,14 @@ class Served : public FolderTest {
   // Two workers and two servers, which take the parts of each step one after the other.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
-    for (int step = 0; step < static_cast<int>(kFlushEvery); ++step) {
+    for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {
       pushes += cat(step == 0 ? "" : ",", "[0,", 2 * step, "],[1,", 2 * step + 1, "]");
     }
-    return cat(R"({"way":"async:2","first":)", first, R"(,"last":)", first + kFlushEvery - 1,
+    return cat(R"({"way":"async:2","first":)", first, R"(,"last":)", first + kLateFlush - 1,
                R"(,"workers":2,"servers":[[)", pushes, "],[", pushes, "]]}\n");
   }
   TrainOptions recorded(const std::string& way) const {
-    TrainOptions options = options_of(way);
+    TrainOptions options = late_options(way);
     options.replica.sync.record = path("order");
     return options;
   }
@@ -181,11 +146,11 @@ TEST_F(Served, ReplaysARecordedRunBitForBit) {
     if (way == "async:2") options.replica.sync.pull_every = 3;
     if (way == "async:1") options.replica.sync.damping = true;
     if (way == "async") options.replica.clip = 0.1;
-    const Ended first = trained(4, options);
-    EXPECT_THAT(first.losses, SizeIs(kSteps));
+    const LateRun first = trained(4, options);
+    EXPECT_THAT(first.losses, SizeIs(kLateSteps));
     EXPECT_LT(first.losses.back(), first.losses.front()) << "it learns";
     for (int time = 0; time < 2; ++time) {
-      const Ended again = trained(4, replayed(options, path("order")));
+      const LateRun again = trained(4, replayed(options, path("order")));
       EXPECT_EQ(again.losses, first.losses);
       EXPECT_EQ(again.result.digest, first.result.digest);
       EXPECT_EQ(again.result.validation.loss, first.result.validation.loss);
@@ -196,49 +161,49 @@ TEST_F(Served, ReplaysARecordedRunBitForBit) {
 TEST_F(Served, TakesEachPartOfAsyncStepsOnce) {
   trained(4, recorded("async:1"));
   const std::vector<Json> found = stretches();
-  ASSERT_THAT(found, SizeIs(kSteps / kFlushEvery));
+  ASSERT_THAT(found, SizeIs(kLateSteps / kLateFlush));
   for (const Json& stretch : found) {
     std::set<int64_t> parts;
     for (const Json& push : stretch.at("servers").at(0)) parts.insert(push.at(1).get<int64_t>());
-    EXPECT_THAT(parts, SizeIs(3 * kFlushEvery)) << "of 3 workers";
+    EXPECT_THAT(parts, SizeIs(3 * kLateFlush)) << "of 3 workers";
     EXPECT_EQ(*parts.begin(), 0);
-    EXPECT_EQ(*parts.rbegin(), static_cast<int64_t>(3 * kFlushEvery) - 1);
+    EXPECT_EQ(*parts.rbegin(), static_cast<int64_t>(3 * kLateFlush) - 1);
   }
 }
 
 // A part without samples is no update: Adam would move by what it remembers.
 TEST_F(Served, EmptyPartsAreNoUpdates) {
-  TrainOptions options = options_of("async:2");
+  TrainOptions options = late_options("async:2");
   options.micro_batch = options.batch;
   TrainOptions plain = options;
   set_way(plain.replica.sync, "allreduce");
-  const Ended alone = trained(1, plain);
-  // Of two workers' parts of a step one is empty.
+  const LateRun alone = trained(1, plain);
+  // Each step has one part with a sample and one without.
   options.replica.sync.replay =
       write("order", cat(line_of_empty_parts(1), line_of_empty_parts(9), line_of_empty_parts(17)));
-  const Ended found = trained(4, options);
+  const LateRun found = trained(4, options);
   EXPECT_EQ(found.losses, alone.losses);
 }
 
 TEST_F(Served, KeepsItsShardsInFiles) {
-  TrainOptions options = options_of("ps:1");
-  const Ended in_memory = trained(3, options);
+  TrainOptions options = late_options("ps:1");
+  const LateRun in_memory = trained(3, options);
   options.replica.storage.shard_files = path("");
   EXPECT_EQ(trained(3, options).result.digest, in_memory.result.digest);
   options.replica.storage.shard_files = path("nowhere");
-  const auto errors = run_ranks_catching(3, [&](const Job& job) { train_as_rank(job, options); });
+  const auto errors = run_ranks_catching(3, [&](const Job& job) { train_late(job, options); });
   ASSERT_TRUE(errors.back());
   EXPECT_THAT(errors.back()->what(), HasSubstr("can be made in"));
 }
 
 TEST_F(Served, KeepsStalenessWithinItsBound) {
   for (const int64_t bound : {0, 1, 3}) {
-    TrainOptions options = options_of(cat("ssp:", bound));
+    TrainOptions options = late_options(cat("ssp:", bound));
     options.straggler = "2:x3";
     for (const RankReport& rank : trained(3, options).result.ranks) {
       ASSERT_TRUE(rank.staleness);
       EXPECT_THAT(rank.staleness->largest, Le(bound));
-      EXPECT_EQ(rank.clock, kSteps);
+      EXPECT_EQ(rank.clock, kLateSteps);
     }
   }
 }
@@ -248,7 +213,7 @@ TEST_F(Served, KeepsStalenessWithinItsBound) {
 class Ahead : public Served {
  protected:
   TrainOptions options(const std::string& optimizer, const std::string& way) {
-    TrainOptions options = options_of(way);
+    TrainOptions options = late_options(way);
     options.samples = 6 * 2;
     options.batch = options.micro_batch = 2;
     options.optimizer = {{"name", optimizer}};
@@ -265,18 +230,18 @@ class Ahead : public Served {
 };
 
 TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
-  const Ended alone = trained(2, options("sgd", "allreduce"));
-  const Ended ahead = trained(2, options("sgd", "ssp:2"));
+  const LateRun alone = trained(2, options("sgd", "allreduce"));
+  const LateRun ahead = trained(2, options("sgd", "ssp:2"));
   EXPECT_EQ(ahead.result.ranks[1].staleness->largest, 2);
   EXPECT_EQ(ahead.result.ranks[0].staleness->largest, 0);
   EXPECT_LT(testing::relative_difference(ahead.losses, alone.losses), 1e-6);
   EXPECT_LT(alone.losses.back(), 0.99 * alone.losses.front());
 }
 
-// What Adam makes of a gradient is known to servers alone.
+// Workers cannot tell what Adam will make of their gradients: only servers have its state.
 TEST_F(Ahead, OfOtherOptimizersReadsWhatServersHave) {
-  const Ended alone = trained(2, options("adamw", "allreduce"));
-  const Ended ahead = trained(2, options("adamw", "ssp:2"));
+  const LateRun alone = trained(2, options("adamw", "allreduce"));
+  const LateRun ahead = trained(2, options("adamw", "ssp:2"));
   EXPECT_EQ(ahead.losses[0], alone.losses[0]);
   EXPECT_GT(testing::relative_difference(ahead.losses, alone.losses), 1e-3);
 }
@@ -285,16 +250,16 @@ TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
   for (const std::string way : {"ps", "async:1", "ssp:2"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);
-    const Ended whole = trained(3, options);
+    const LateRun whole = trained(3, options);
     TrainOptions half = replayed(options, path("order"));
     half.checkpoint = path("run-" + way);
-    half.checkpoint_every = kFlushEvery;
+    half.checkpoint_every = kLateFlush;
     half.keep = 0;
     EXPECT_EQ(trained(3, half).result.digest, whole.result.digest);
     half.resume = true;
-    half.resume_step = kFlushEvery;
-    const Ended rest = trained(3, half);
-    EXPECT_EQ(rest.result.resumed_at, kFlushEvery);
+    half.resume_step = kLateFlush;
+    const LateRun rest = trained(3, half);
+    EXPECT_EQ(rest.result.resumed_at, kLateFlush);
     EXPECT_EQ(rest.result.digest, whole.result.digest);
     EXPECT_EQ(rest.result.validation.loss, whole.result.validation.loss);
   }
@@ -302,45 +267,39 @@ TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
 
 // --- What is refused ---
 
-std::string refusal(int ranks, const TrainOptions& options) {
-  const auto errors =
-      run_ranks_catching(ranks, [&](const Job& job) { train_as_rank(job, options); });
-  for (const auto& error : errors) EXPECT_TRUE(error);
-  return errors.front() ? errors.front()->what() : "";
-}
-
 TEST_F(Served, RefusesAnotherRunsRecord) {
   trained(2, recorded("async"));
-  EXPECT_THAT(refusal(2, replayed(options_of("ssp:2"), path("order"))),
+  EXPECT_THAT(late_refusal(2, replayed(late_options("ssp:2"), path("order"))),
               HasSubstr("it is of --sync async"));
-  EXPECT_THAT(refusal(3, replayed(options_of("async"), path("order"))),
+  EXPECT_THAT(late_refusal(3, replayed(late_options("async"), path("order"))),
               HasSubstr("the record has 2 workers and 2 servers"));
-  TrainOptions longer = replayed(options_of("async"), path("order"));
+  TrainOptions longer = replayed(late_options("async"), path("order"));
   longer.flush_every = 12;
-  EXPECT_THAT(refusal(2, longer), HasSubstr("its stretch ends with step 8"));
-  TrainOptions other = replayed(options_of("async"), path("order"));
+  EXPECT_THAT(late_refusal(2, longer), HasSubstr("its stretch ends with step 8"));
+  TrainOptions other = replayed(late_options("async"), path("order"));
   other.seed = 2;
-  EXPECT_THAT(refusal(2, other), HasSubstr("it is of a run with other settings"));
-  EXPECT_THAT(refusal(2, replayed(options_of("async"), path("nothing"))), HasSubstr("cannot read"));
-  EXPECT_THAT(refusal(2, replayed(options_of("async"), write("text", "{}\n"))),
+  EXPECT_THAT(late_refusal(2, other), HasSubstr("it is of a run with other settings"));
+  EXPECT_THAT(late_refusal(2, replayed(late_options("async"), path("nothing"))),
+              HasSubstr("cannot read"));
+  EXPECT_THAT(late_refusal(2, replayed(late_options("async"), write("text", "{}\n"))),
               HasSubstr("is no record of updates"));
 }
 
 TEST_F(Served, RefusesAnOrderThatCannotBe) {
-  TrainOptions options = options_of("ssp:1");
+  TrainOptions options = late_options("ssp:1");
   options.samples = 3 * 8;
   const std::string pushes = "[[0,0],[0,1],[0,2],[1,0],[1,1],[1,2]]";
   const std::string line = cat(R"({"way":"ssp:1","first":1,"last":3,"workers":2,"servers":[)",
                                pushes, ",", pushes, "]}\n");
-  EXPECT_THAT(refusal(2, replayed(options, write("bad", line))),
+  EXPECT_THAT(late_refusal(2, replayed(options, write("bad", line))),
               HasSubstr("worker 0 does not come to clock 2"));
 }
 
 TEST_F(Served, RefusesWhatDoesNotGoTogether) {
   const auto with = [](const std::string& way, const std::function<void(TrainOptions&)>& change) {
-    TrainOptions options = options_of(way);
+    TrainOptions options = late_options(way);
     change(options);
-    return refusal(2, options);
+    return late_refusal(2, options);
   };
   const auto nothing = [](TrainOptions&) {};
   EXPECT_THAT(with("ps:2", nothing), HasSubstr("no rank is left to compute"));
@@ -357,10 +316,10 @@ TEST_F(Served, RefusesWhatDoesNotGoTogether) {
 
 TEST_F(Served, EndsOnAllRanksWhereOneDiverges) {
   for (const std::string way : {"ps", "ps:1", "ssp:2", "async", "async:1"}) {
-    TrainOptions options = options_of(way);
+    TrainOptions options = late_options(way);
     options.optimizer = {{"name", "sgd"}};
     options.schedule.peak = 1e30;
-    EXPECT_THAT(refusal(3, options), HasSubstr("is not finite")) << way;
+    EXPECT_THAT(late_refusal(3, options), HasSubstr("is not finite")) << way;
   }
 }
 

@@ -221,7 +221,7 @@ ParameterSpec placed(int64_t rows, const Placement& placement, int expert_ranks 
   return {.name = "p",
           .shape = {rows, 4},
           .placement = placement,
-          .mesh = {.sizes = {4, 1, expert_ranks, 2, 1}}};
+          .mesh = {.sizes = {4, 1, 1, expert_ranks, 2, 1}}};
 }
 
 TEST(ParameterGroups, ArePartialSumsByTheirAxes) {

@@ -92,7 +92,7 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
     if (job.rank == 0) measured = result.memory;
   });
 
-  const MeshPlace place{.sizes = {tensor, context, 1, kRanks, stages}};
+  const MeshPlace place{.sizes = {tensor, context, 1, 1, kRanks, stages}};
   Gpt model(config, place);
   Batch batch;
   for (uint64_t example = 0; example < options.micro_batch; ++example) data->add(example, 0, batch);
@@ -125,7 +125,7 @@ TEST(SyncMemoryPlans, AreWhatARunTakes) {
       const TrainResult result = train(mesh, model, {data.get()}, options, [](const auto&) {});
       if (job.rank == 0) measured = result.memory;
     });
-    const MeshPlace place{.sizes = {1, 1, 1, 2, 1}};
+    const MeshPlace place{.sizes = {1, 1, 1, 1, 2, 1}};
     Gpt model(testing::tiny_gpt(), place);
     Batch batch;
     for (uint64_t example = 0; example < 4; ++example) data->add(example, 0, batch);
@@ -192,7 +192,7 @@ TEST(BlockActivationsTest, AreWhatABlockKeeps) {
                          .context = testing::kTinyContext,
                          .vocabulary = 256,
                          .compute = {.sequence_parallel = sp}};
-        Gpt model(config, {.sizes = {tensor, 1, 1, 1, 1}});
+        Gpt model(config, {.sizes = {tensor, 1, 1, 1, 1, 1}});
         Batch batch;
         for (uint64_t example = 0; example < 16; ++example) data->add(example, 0, batch);
         const pipeline::Profile profile =

@@ -22,7 +22,7 @@ using Shape = std::vector<int64_t>;
 
 MeshPlace place_of(int tensor_ranks, int tensor_place, int expert_ranks = 1, int expert_place = 0) {
   MeshPlace place;
-  place.sizes = {tensor_ranks, 1, expert_ranks, 1, 1};
+  place.sizes = {tensor_ranks, 1, 1, expert_ranks, 1, 1};
   place.places = {tensor_place, 0, expert_place, 0, 0};
   return place;
 }

@@ -175,7 +175,7 @@ TEST_F(TensorParallel, InitialValuesAreTheSameBits) {
 TEST_F(TensorParallel, HeadsMustDivide) {
   const auto refusal = [](int tensor, const std::string& kind) {
     try {
-      decoder(kind, {.sizes = {tensor, 1, 1, 1, 1}});
+      decoder(kind, {.sizes = {tensor, 1, 1, 1, 1, 1}});
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -191,7 +191,7 @@ TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
   const auto refusal = [](int64_t hidden, int64_t vocabulary) {
     try {
       Gpt(GptConfig{.heads = 8, .vocabulary = vocabulary, .hidden = hidden},
-          {.sizes = {4, 1, 1, 1, 1}});
+          {.sizes = {4, 1, 1, 1, 1, 1}});
     } catch (const Error& error) {
       return std::string(error.what());
     }

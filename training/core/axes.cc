@@ -8,6 +8,8 @@ std::string_view name(Axis axis) {
       return "tensor";
     case Axis::context:
       return "context";
+    case Axis::spatial:
+      return "spatial";
     case Axis::expert:
       return "expert";
     case Axis::data:

@@ -13,10 +13,10 @@ namespace tutti::training {
 
 // In the order of ranks, the fastest first: what talks most lies next to each other, inside a host
 // (Narayanan et al., 2021: tensor inside the node, pipelines across).
-enum class Axis { tensor, context, expert, data, pipeline };
-inline constexpr int kAxes = 5;
-inline constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::expert,
-                                                     Axis::data, Axis::pipeline};
+enum class Axis { tensor, context, spatial, expert, data, pipeline };
+inline constexpr int kAxes = 6;
+inline constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::spatial,
+                                                     Axis::expert, Axis::data,    Axis::pipeline};
 std::string_view name(Axis axis);
 
 class AxisSet {
@@ -41,21 +41,33 @@ class AxisSet {
   uint32_t bits_ = 0;
 };
 
-// A batch's samples are sharded over the first set, and each sample's tokens over the second one.
-// Parameters are replicated along both, and their gradients are partial sums, unless one rank owns
-// the parameter (placement.h). The expert axis is a part of data parallelism: the data ranks that
-// own different experts (MeshPlace::experts).
+// A batch's samples are sharded over the first set, and each sample over the second one: its tokens
+// over the context axis, its pixels over the spatial axis. Parameters are replicated along both, and
+// their gradients are partial sums, unless one rank owns the parameter (placement.h). The expert
+// axis is a part of data parallelism: the data ranks that own different experts
+// (MeshPlace::experts).
 inline constexpr AxisSet kSampleAxes = {Axis::expert, Axis::data};
-inline constexpr AxisSet kTokenAxes = {Axis::context};
-inline constexpr AxisSet kBatchAxes = kSampleAxes | kTokenAxes;
+inline constexpr AxisSet kPartAxes = {Axis::context, Axis::spatial};
+inline constexpr AxisSet kBatchAxes = kSampleAxes | kPartAxes;
 
 // "tensor x data"; "no axis" for an empty set.
 std::string name(AxisSet axes);
 
+// Ranks above and beside each other.
+struct GridShape {
+  int rows = 1;
+  int columns = 1;
+
+  int ranks() const { return rows * columns; }
+  bool operator==(const GridShape&) const = default;
+};
+
 // How many ranks a mesh has along each axis, and this rank's place there. By default one rank.
 struct MeshPlace {
-  std::array<int, kAxes> sizes = {1, 1, 1, 1, 1};
+  std::array<int, kAxes> sizes = {1, 1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};
+  // The ranks along the spatial axis form a grid, row by row, with so many columns.
+  int grid_columns = 1;
   // The axes over which a mixture's experts are sharded (models/mixture.h). None: they are
   // replicated.
   AxisSet experts = {};

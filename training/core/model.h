@@ -92,6 +92,8 @@ class Model {
   // Whether the tokens of its samples may be dealt out over the context axis, and how many tokens
   // each sees at most (0: all).
   virtual bool takes_parts_of_samples() const { return false; }
+  // Whether its images may be cut over the spatial axis.
+  virtual bool takes_tiles() const { return false; }
   virtual int64_t attention_window() const { return 0; }
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   virtual int slices() const { return 1; }

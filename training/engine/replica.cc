@@ -40,8 +40,9 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   const pipeline::Placement placement =
       make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
   check_schedule(options, placement);
-  const bool shares_tokens = mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1;
-  check_averages(options, shares_tokens || sums_over_others(model, placement),
+  const bool shares_samples =
+      mesh.place().ranks_along(kPartAxes) > 1 || mesh.size(Axis::expert) > 1;
+  check_averages(options, shares_samples || sums_over_others(model, placement),
                  mesh.world().size() / mesh.size(Axis::data));
   return placement;
 }
@@ -167,6 +168,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
+  mesh_.along(Axis::spatial);  // made by all its ranks, some of which may send no halo
   made_on_all(world(), [&] { check_updates(options_, updater_.optimizer()); });
   gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {

@@ -61,7 +61,7 @@ void check_experts(Model& model, const ReplicaOptions& options) {
 bool sums_over_others(const Model& model, const pipeline::Placement& placement) {
   const MeshPlace& mesh = model.parameters().mesh();
   if (placement.holders.size() > 1) return true;
-  if (mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1) return true;
+  if (mesh.ranks_along(kPartAxes) > 1 || mesh.size(Axis::expert) > 1) return true;
   const GroupTable groups = parameter_groups(model.parameters().specs(), placement.parameters);
   return std::ranges::any_of(groups.axes, [](AxisSet axes) { return axes != kBatchAxes; });
 }
@@ -75,7 +75,7 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
   refuse(sums, "gradients that the ranks of one worker sum",
-         "--sp, --cp, --ep and the schedule chimera");
+         "--sp, --cp, --spatial, --ep and the schedule chimera");
   refuse(ranks_of_a_worker > 1 && options.sync.kind == SyncKind::async_gossip,
          "a model that is cut over ranks", "--pp and --tp");
   const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);

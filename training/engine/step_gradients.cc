@@ -66,7 +66,7 @@ StepCounts StepGradients::own_counts(const StepBatches& batches) {
   for (const MicroBatch& batch : batches.own) {
     if (batch.weight == 0) continue;
     counts.targets += model_.targets_in(batch);
-    if (mesh_.place().first_along(kTokenAxes)) counts.samples += batch.samples;
+    if (mesh_.place().first_along(kPartAxes)) counts.samples += batch.samples;
   }
   const int64_t given = batches.targets;  // each rank counts its part of them
   if (given == 0) return counts;

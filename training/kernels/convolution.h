@@ -2,11 +2,13 @@
 // checks, by im2col and a matrix product.
 //
 // x: samples x input.size(), y: samples x output().size(), contiguous, in one type (image.h).
-// weight: outputs x (inputs * window height * window width), as PyTorch has it. Any thread
+// weight: outputs x (inputs / groups * window height * window width), as PyTorch has it. Any thread
 // may call; its pool computes (thread_pool.h). Temporaries come from the arena. f16, and bf16 on a
 // processor without AVX-512, are converted to f32 and back. A failure of the library is an
 // Error(internal).
 #pragma once
+
+#include <optional>
 
 #include "training/core/arena.h"
 #include "training/core/tensor.h"
@@ -18,8 +20,19 @@ struct ConvolutionShape {
   ImageShape input;
   Window window;
   int64_t outputs = 0;  // channels
+  // Input channels, and output channels, are so many equal groups; each group of outputs is of one
+  // group of inputs.
+  int64_t groups = 1;
+  std::optional<WindowTile> tile = {};  // none: the windows that fit into the image
 
-  ImageShape output() const { return output_shape(input, window, outputs); }
+  WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
+  ImageShape output() const {
+    const WindowTile all = windows();
+    return {all.height, all.width, outputs};
+  }
+  int64_t weights() const {  // of an output channel
+    return input.channels / groups * window.height * window.width;
+  }
 };
 
 // bias: 1 x outputs, or empty.

@@ -4,6 +4,8 @@
 // (image.h). Sums run in float (f64: double) and are rounded once.
 #pragma once
 
+#include <optional>
+
 #include "training/core/tensor.h"
 #include "training/kernels/image.h"
 
@@ -11,9 +13,14 @@ namespace tutti::training {
 
 struct PoolingShape {
   ImageShape input;
-  Window window;
+  Window window;                        // of dilation 1
+  std::optional<WindowTile> tile = {};  // none: the windows that fit into the image
 
-  ImageShape output() const { return output_shape(input, window, input.channels); }
+  WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
+  ImageShape output() const {
+    const WindowTile all = windows();
+    return {all.height, all.width, input.channels};
+  }
 };
 
 // places: like y, of u8: for each output the place in its window of the (first) largest value.

@@ -17,12 +17,25 @@
 
 namespace tutti::training {
 
+// Sums over all ranks that share a batch, and over those that share the pixels of the same images.
+// None: each rank for itself. They outlive the model.
+struct Statistics {
+  StatisticsReducer* of_batch = nullptr;
+  StatisticsReducer* of_tiles = nullptr;
+};
+
 // What a model is made with besides its configuration: what does not change what it computes, and
 // what there is only once ranks have met.
 struct ModelContext {
   ComputeOptions compute = {};
-  StatisticsReducer* statistics = nullptr;  // none: each rank for itself. Outlives the model.
-  MeshPlace place = {};                     // of the rank that it is made for
+  Statistics statistics = {};
+  MeshPlace place = {};  // of the rank that it is made for
+
+  // For batch normalization; `synchronized`: over all ranks (SyncBN).
+  StatisticsReducer* reducer(bool synchronized) const {
+    if (synchronized) return statistics.of_batch;
+    return place.size(Axis::spatial) > 1 ? statistics.of_tiles : nullptr;
+  }
 };
 
 struct ModelKind {

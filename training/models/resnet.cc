@@ -16,6 +16,8 @@
 #include "training/modules/loss.h"
 #include "training/modules/pooling.h"
 #include "training/modules/slots.h"
+#include "training/parallel/convert_layout.h"
+#include "training/parallel/halo_exchange.h"
 
 namespace tutti::training {
 namespace {
@@ -63,6 +65,10 @@ ImageShape image_of(const ResNetConfig& config) {
   return {config.height, config.width, config.channels};
 }
 
+const HaloExchange kHalos;
+
+Spatial spatial_of(const MeshPlace& place) { return {ImageGrid::of(place), &kHalos}; }
+
 void append(std::vector<NamedBuffer>& all, std::vector<NamedBuffer> more, int unit) {
   for (NamedBuffer& buffer : more) {
     buffer.unit = unit;
@@ -107,18 +113,19 @@ class NormalizedConvolution {
 class StemUnit : public Unit {
  public:
   StemUnit(ParameterTable& table, const ResNetConfig& config, StatisticsReducer* reducer)
-      : size_(image_of(config).size()),
-        layer_(table, "conv1", "bn1", image_of(config),
-               {.outputs = config.widths.front(), .padding = 1},
+      : image_(image_of(config)),
+        grid_(ImageGrid::of(table.mesh())),
+        layer_(table, "conv1", "bn1", image_,
+               {.outputs = config.widths.front(), .padding = 1, .spatial = spatial_of(table.mesh())},
                {.relu = true, .reducer = reducer}) {}
 
   const Convolution& convolution() const { return layer_.convolution(); }
   std::vector<NamedBuffer> buffers() { return layer_.buffers(); }
   std::string name() const override { return "stem"; }
-  OutputShape output_shape() const override { return {1, convolution().output().size()}; }
+  OutputShape output_shape() const override { return {1, convolution().output_size()}; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
-    return layer_.forward(pass, features_of(pass, size_), saved_[pass.slot]);
+    return layer_.forward(pass, tile_of_features(pass, image_, grid_), saved_[pass.slot]);
   }
 
   Tensor backward(Pass& pass, ConstTensor output_gradient) override {
@@ -127,7 +134,8 @@ class StemUnit : public Unit {
   }
 
  private:
-  int64_t size_;
+  ImageShape image_;
+  ImageGrid grid_;
   NormalizedConvolution layer_;
   Slots<NormalizedConvolution::Saved> saved_;
 };
@@ -145,15 +153,21 @@ class ResidualUnit : public Unit {
                const BlockOptions& options)
       : name_(name),
         first_(table, name + ".conv1", name + ".bn1", input,
-               {.outputs = options.width, .stride = options.stride, .padding = 1},
+               {.outputs = options.width,
+                .stride = options.stride,
+                .padding = 1,
+                .spatial = spatial_of(table.mesh())},
                {.relu = true, .reducer = options.reducer}),
         second_(table, name + ".conv2", name + ".bn2", first_.convolution().output(),
-                {.outputs = options.width, .padding = 1},
+                {.outputs = options.width, .padding = 1, .spatial = spatial_of(table.mesh())},
                 {.zero_gain = options.zero_last_gain, .reducer = options.reducer}) {
     if (output() != input) {
       shortcut_.emplace(
           table, name + ".downsample.0", name + ".downsample.1", input,
-          ConvolutionOptions{.outputs = options.width, .kernel = 1, .stride = options.stride},
+          ConvolutionOptions{.outputs = options.width,
+                             .kernel = 1,
+                             .stride = options.stride,
+                             .spatial = spatial_of(table.mesh())},
           BatchNormOptions{.reducer = options.reducer});
     }
   }
@@ -170,7 +184,7 @@ class ResidualUnit : public Unit {
     return all;
   }
   std::string name() const override { return name_; }
-  OutputShape output_shape() const override { return {1, output().size()}; }
+  OutputShape output_shape() const override { return {1, second_.convolution().output_size()}; }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
@@ -213,10 +227,13 @@ class ResidualUnit : public Unit {
   Slots<Saved> saved_;
 };
 
+// Each rank of a grid has a part of every channel's mean; of their sum all have the same logits, and
+// the first one their losses.
 class ResnetHeadUnit : public Unit {
  public:
   ResnetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)
-      : pooling_(Pooling::global_average(input)),
+      : place_(table.mesh()),
+        average_(input, ImageGrid::of(place_)),
         output_(table, "fc", input.channels, classes,
                 {.deviation = 1 / std::sqrt(static_cast<double>(input.channels))}) {}
 
@@ -225,24 +242,33 @@ class ResnetHeadUnit : public Unit {
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
-    return saved.loss.forward(
-        pass, output_.forward(pass, pooling_.forward(pass, input, saved.pooling), saved.output));
+    const Tensor means = summed(pass, average_.forward(pass, input));
+    const Tensor logits = output_.forward(pass, means, saved.output);
+    if (place_.first_along({Axis::spatial})) return saved.loss.forward(pass, logits);
+    saved.ignored.assign(pass.batch->targets.size(), -1);
+    return saved.loss.forward(pass, logits, saved.ignored);
   }
 
   Tensor backward(Pass& pass, ConstTensor) override {
     Saved& saved = saved_[pass.slot];
-    return pooling_.backward(pass, output_.backward(pass, saved.loss.backward(pass), saved.output),
-                             saved.pooling);
+    const Tensor gradient = output_.backward(pass, saved.loss.backward(pass), saved.output);
+    return average_.backward(pass, summed(pass, gradient));
   }
 
  private:
   struct Saved {
-    Pooling::Saved pooling;
     Linear::Saved output;
     LossPart loss;
+    std::vector<int32_t> ignored;
   };
 
-  Pooling pooling_;
+  Tensor summed(Pass& pass, Tensor parts) const {
+    return convert_layout(pass, place_, parts, {parts.rows, parts.cols},
+                          {Axis::spatial, Spread::partial}, {});
+  }
+
+  MeshPlace place_;
+  GlobalAverage average_;
   Linear output_;
   Slots<Saved> saved_;
 };
@@ -251,7 +277,6 @@ class ResnetHeadUnit : public Unit {
 
 ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const MeshPlace& place)
     : Model(place), config_(checked(config)) {
-  config_.sync_batch_norm = config_.sync_batch_norm || reducer != nullptr;
   add_unit<StemUnit>(config_, reducer);
   auto& stem = static_cast<StemUnit&>(*units_.back());
   append(buffers_, stem.buffers(), 0);
@@ -276,6 +301,10 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const Mes
 
 std::vector<NamedBuffer> ResNet::buffers() { return buffers_; }
 
+int64_t ResNet::targets_in(const MicroBatch& batch) const {
+  return parameters_.mesh().first_along({Axis::spatial}) ? Model::targets_in(batch) : 0;
+}
+
 Json ResNet::configuration() const { return kResNet.write(config_); }
 
 ModelKind resnet_kind() {
@@ -284,7 +313,7 @@ ModelKind resnet_kind() {
       kResNet,
       [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<ResNet>(
-            config, config.sync_batch_norm ? context.statistics : nullptr, context.place);
+            config, context.reducer(config.sync_batch_norm), context.place);
       });
 }
 

@@ -35,8 +35,9 @@ struct ResNetConfig {
 
 class ResNet : public Model {
  public:
-  // For a rank of a mesh, over which nothing is cut but into stages. With a reducer, which outlives
-  // the model, batch statistics are those of all ranks. Throws Error(invalid_argument) for sizes
+  // For a rank of a mesh, over which images are cut along the spatial axis, and units into stages.
+  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of images
+  // that are cut at least those along the spatial axis. Throws Error(invalid_argument) for sizes
   // that make no sense.
   explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr,
                   const MeshPlace& place = {});
@@ -46,6 +47,9 @@ class ResNet : public Model {
   double flops_per_sample() const override { return 6 * multiplications_; }
   Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
+  bool takes_tiles() const override { return true; }
+  // The first rank of the grid counts the samples' targets.
+  int64_t targets_in(const MicroBatch& batch) const override;
 
  private:
   ResNetConfig config_;

@@ -2,72 +2,154 @@
 
 #include <cmath>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training {
 namespace {
 
-ConvolutionShape checked(const ImageShape& input, const ConvolutionOptions& options) {
-  const ConvolutionShape shape{.input = input,
-                               .window = {.height = options.kernel,
-                                          .width = options.kernel,
-                                          .stride = options.stride,
-                                          .padding = options.padding},
-                               .outputs = options.outputs};
-  static_cast<void>(shape.output());  // throws for what does not fit
-  return shape;
+Window window_of(const ConvolutionOptions& options) {
+  return {.height = options.kernel,
+          .width = options.kernel,
+          .stride = options.stride,
+          .padding = options.padding,
+          .dilation = options.dilation};
+}
+
+ConvolutionShape shape_of(const ImageShape& input, const ConvolutionOptions& options) {
+  return {.input = input,
+          .window = window_of(options),
+          .outputs = options.outputs,
+          .groups = options.groups};
+}
+
+// The convolution whose transpose has this input.
+ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOptions& options,
+                                  int64_t more_rows, int64_t more_columns) {
+  const Window window = window_of(options);
+  const auto refuse = [&](const char* what, int64_t size) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a transposed convolution of ", input.height, " x ", input.width, " images by ",
+                    options.kernel, " x ", options.kernel, " windows, stride ", options.stride,
+                    ", padding ", options.padding, " has ", what, ' ', size),
+                {.remedy = "give sizes of 1 or more, less padding than the window's size, and fewer "
+                           "rows and columns besides than a stride's"});
+  };
+  if (options.stride < 1) refuse("the stride", options.stride);
+  for (const int64_t more : {more_rows, more_columns}) {
+    if (more < 0 || more >= options.stride) refuse("so many rows or columns besides:", more);
+  }
+  const auto size = [&](int64_t inputs, int64_t spanned, int64_t more) {
+    const int64_t all = (inputs - 1) * options.stride - 2 * options.padding + spanned + more;
+    if (all < 1) refuse("a height or width of", all);
+    return all;
+  };
+  return {.input = {.height = size(input.height, window.rows_spanned(), more_rows),
+                    .width = size(input.width, window.columns_spanned(), more_columns),
+                    .channels = options.outputs},
+          .window = window,
+          .outputs = input.channels,
+          .groups = options.groups};
+}
+
+// The weights start with the variance that keeps that of ReLU's inputs.
+const Parameter* add_weight(ParameterTable& table, const std::string& name,
+                            const ConvolutionShape& shape, int64_t fan_in) {
+  const Window& window = shape.window;
+  return table.add(
+      name + ".weight",
+      {shape.outputs, shape.input.channels / shape.groups, window.height, window.width},
+      {Initial::Kind::normal, std::sqrt(2 / static_cast<double>(fan_in))});
+}
+
+double multiplications_of(const ConvolutionShape& shape) {
+  return static_cast<double>(shape.output().size() * shape.weights());
+}
+
+ConstTensor value_of(const Parameter* parameter) {
+  return parameter == nullptr ? ConstTensor{} : ConstTensor(parameter->value);
 }
 
 }  // namespace
 
 Convolution::Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
                          const ConvolutionOptions& options)
-    : shape_(checked(input, options)) {
-  const auto fan_in = static_cast<double>(input.channels * options.kernel * options.kernel);
-  weight_ =
-      table.add(name + ".weight", {options.outputs, input.channels, options.kernel, options.kernel},
-                {Initial::Kind::normal, std::sqrt(2 / fan_in)});
+    : map_(shape_of(input, options), options.spatial),
+      weight_(add_weight(table, name, map_.whole(), map_.whole().weights())) {
   if (options.bias) bias_ = table.add(name + ".bias", {options.outputs}, {});
 }
 
-double Convolution::multiplications() const {
-  return static_cast<double>(output().size() * shape_.input.channels * shape_.window.height *
-                             shape_.window.width);
-}
+double Convolution::multiplications() const { return multiplications_of(map_.whole()); }
 
 Tensor Convolution::forward(Pass& pass, ConstTensor input, Saved& saved) const {
   saved.input = input;
-  const Tensor result = pass.arena.take(input.dtype, input.rows, output().size());
-  convolution(shape_, input, weight_->value,
-              bias_ == nullptr ? ConstTensor{} : ConstTensor(bias_->value), result, pass.arena);
-  return result;
-}
-
-Tensor Convolution::backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-  saved.output_gradient = output_gradient;
-  const Tensor input_gradient =
-      pass.arena.take(output_gradient.dtype, output_gradient.rows, shape_.input.size());
-  convolution_backward_input(shape_, output_gradient, weight_->value, input_gradient, pass.arena);
-  return input_gradient;
+  return map_.apply(pass, input, weight_->value, value_of(bias_), saved.halo);
 }
 
 void Convolution::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor gradient = saved.output_gradient;
-  convolution_backward_weight(shape_, saved.input, gradient, weight_->gradient, pass.arena);
+  map_.add_weight_gradient(pass, saved.input, saved.halo, gradient, weight_->gradient);
   if (bias_ == nullptr) return;
-  add_column_sums(gradient.reshaped(gradient.rows * output().pixels(), shape_.outputs),
+  add_column_sums(gradient.reshaped(gradient.rows * map_.output_pixels(), output().channels),
                   bias_->gradient, pass.arena);
 }
 
 Tensor Convolution::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-  const Tensor input_gradient = backward_input(pass, output_gradient, saved);
-  pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
-  return input_gradient;
+  saved.output_gradient = output_gradient;
+  return map_.adjoint(pass, output_gradient, weight_->value, [&] {
+    pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
+  });
 }
 
 void Convolution::backward_first(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   saved.output_gradient = output_gradient;
   pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
+}
+
+TransposedConvolution::TransposedConvolution(ParameterTable& table, const std::string& name,
+                                             const ImageShape& input,
+                                             const ConvolutionOptions& options,
+                                             int64_t output_rows, int64_t output_columns)
+    : map_(transposed_shape(input, options, output_rows, output_columns), options.spatial),
+      weight_(add_weight(table, name, map_.whole(),
+                         input.channels / options.groups * options.kernel * options.kernel)) {
+  if (options.bias) bias_ = table.add(name + ".bias", {options.outputs}, {});
+}
+
+double TransposedConvolution::multiplications() const { return multiplications_of(map_.whole()); }
+
+Tensor TransposedConvolution::forward(Pass& pass, ConstTensor input, Saved& saved) const {
+  saved.input = input;
+  const Tensor result = map_.adjoint(pass, input, weight_->value, [] {});
+  if (bias_ == nullptr) return result;
+  const int64_t channels = output().channels;
+  const ConstTensor bias = bias_->value;
+  const Tensor pixels = result.reshaped(result.size() / channels, channels);
+  for (int64_t pixel = 0; pixel < pixels.rows; ++pixel) {
+    const Tensor row = pixels.row_range(pixel, 1);
+    add(row, bias, row);
+  }
+  return result;
+}
+
+// The gradient of its output is what the convolution's windows slide over.
+void TransposedConvolution::backward_weight(Pass& pass, const Saved& saved) const {
+  const ConstTensor gradient = saved.output_gradient;
+  map_.add_weight_gradient(pass, gradient, saved.halo, saved.input, weight_->gradient);
+  if (bias_ == nullptr) return;
+  const int64_t channels = output().channels;
+  add_column_sums(gradient.reshaped(gradient.size() / channels, channels), bias_->gradient,
+                  pass.arena);
+}
+
+Tensor TransposedConvolution::backward(Pass& pass, ConstTensor output_gradient,
+                                       Saved& saved) const {
+  saved.output_gradient = output_gradient;
+  const Tensor input_gradient =
+      map_.apply(pass, output_gradient, weight_->value, {}, saved.halo);
+  pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
+  return input_gradient;
 }
 
 }  // namespace tutti::training

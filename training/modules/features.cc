@@ -21,4 +21,13 @@ Tensor features_of(Pass& pass, int64_t width) {
   return own;
 }
 
+Tensor tile_of_features(Pass& pass, const ImageShape& image, const ImageGrid& grid) {
+  if (grid.ranks() == 1) return features_of(pass, image.size());
+  const Tensor tile = pass.arena.take(pass.dtype, pass.batch->samples, grid.own(image).size());
+  const ArenaScope scope(pass.arena);
+  const Rectangle all{{0, image.height}, {0, image.width}};
+  copy_part(features_of(pass, image.size()), all, grid.tile(image), tile);
+  return tile;
+}
+
 }  // namespace tutti::training

@@ -15,8 +15,12 @@ class LossPart {
  public:
   // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) {
+    return forward(pass, logits, pass.batch->targets);
+  }
+  // With these targets in place of the micro-batch's, in memory that stays until backward is done.
+  Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
     logits_ = logits;
-    const std::span<const int32_t> targets = pass.batch->targets;
+    targets_ = targets;
     if (targets.empty()) return logits;
     const DType type = value_type(logits.dtype);
     statistics_ = pass.arena.take(type, logits.rows, 2);
@@ -35,12 +39,13 @@ class LossPart {
       zero(logits_);
       return logits_;
     }
-    cross_entropy_backward(logits_, pass.batch->targets, {}, statistics_, pass.loss_scale, logits_);
+    cross_entropy_backward(logits_, targets_, {}, statistics_, pass.loss_scale, logits_);
     return logits_;
   }
 
  private:
   Tensor logits_;
+  std::span<const int32_t> targets_;
   Tensor statistics_;
 };
 

@@ -1,8 +1,10 @@
-// Max and average pooling of images (kernels/image.h: NHWC). No parameters.
+// Max and average pooling of images (kernels/image.h: NHWC). No parameters. Images may be cut over a
+// grid of ranks (image_grid.h): then activations are those of this rank's tile.
 #pragma once
 
 #include "training/core/pass.h"
 #include "training/kernels/pooling.h"
+#include "training/modules/tiled_convolution.h"
 
 namespace tutti::training {
 
@@ -14,18 +16,43 @@ class Pooling {
     Tensor places;  // max: of the largest values
   };
 
-  // Throws Error(invalid_argument) for windows that do not fit, and for max windows of more than
-  // 256 pixels.
-  Pooling(PoolingKind kind, const ImageShape& input, const Window& window);
-  // The mean of each channel over the whole image (global average pooling).
-  static Pooling global_average(const ImageShape& input);
+  // `input`: of whole images. Throws Error(invalid_argument) for windows that do not fit, for
+  // dilated ones, and for max windows of more than 256 pixels.
+  Pooling(PoolingKind kind, const ImageShape& input, const Window& window,
+          const Spatial& spatial = {});
 
-  ImageShape output() const { return shape_.output(); }
+  // Of whole images.
+  ImageShape output() const { return {height_, width_, windows_.input.channels}; }
+  int64_t output_size() const { return windows_.outputs.shape(windows_.input.channels).size(); }
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   Tensor backward(Pass& pass, ConstTensor output_gradient, const Saved& saved) const;
 
  private:
+  // What this rank's windows reach.
+  PoolingShape shape() const;
+  // The pixels that its windows reach: of its own tile, and of the halo.
+  ConstTensor gathered(Pass& pass, ConstTensor own) const;
+  // The gradient of its own tile.
+  Tensor scattered(Pass& pass, ConstTensor needed) const;
+
   PoolingKind kind_;
+  int64_t height_, width_;  // of the whole output
+  Spatial spatial_;
+  TiledWindows windows_;
+};
+
+// The mean of each channel over the whole image (global average pooling). Of images that are cut
+// over a grid: this rank's part of the sum that it is.
+class GlobalAverage {
+ public:
+  explicit GlobalAverage(const ImageShape& input, const ImageGrid& grid = {});
+
+  // samples x channels.
+  Tensor forward(Pass& pass, ConstTensor input) const;
+  // `output_gradient`: of the sum.
+  Tensor backward(Pass& pass, ConstTensor output_gradient) const;
+
+ private:
   PoolingShape shape_;
 };
 

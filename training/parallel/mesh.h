@@ -29,8 +29,13 @@ struct MeshShape {
   int context = 1;
   int data = 0;
   int pipeline = 1;
+  // A grid of ranks that share out the pixels of each image.
+  GridShape spatial = {};
   // Expert-parallel ranks: a part of the product of tensor, context and data ranks. At least 1.
   int expert = 1;
+
+  // Ranks that a stage's samples are cut over.
+  int of_a_sample() const { return tensor * context * spatial.ranks(); }
 };
 
 // A value; copies have the same groups. One thread at a time.

@@ -74,8 +74,8 @@ class Trainer::Loop {
                                          .ranks = roles_of(options.replica.sync,
                                                            mesh.place().ranks_along(kSampleAxes))
                                                       .workers(),
-                                         .token_rank = mesh.place().number_along(kTokenAxes),
-                                         .token_ranks = mesh.place().ranks_along(kTokenAxes),
+                                         .token_rank = mesh.place(Axis::context),
+                                         .token_ranks = mesh.size(Axis::context),
                                          .window = model.attention_window(),
                                          .workers = options.workers,
                                          .weights = options.data_weights,

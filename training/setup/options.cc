@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/optimizers/registry.h"
@@ -52,10 +53,33 @@ void describe_rate(Schema& schema, RunOptions& options) {
       .between(0, kMostOfAnything);
 }
 
+void describe_grid(Schema& schema, GridShape& grid) {
+  constexpr int kMost = 1024;
+  const auto get = [&grid]() -> Json { return cat(grid.rows, 'x', grid.columns); };
+  const auto set = [&grid](const Json& value) {
+    const std::string text = value;
+    const std::vector<std::string> sizes = split(text, 'x');
+    const auto size = [&, most = kMost](size_t index) {
+      const auto number = sizes.size() == 2 ? parse_number<int>(sizes[index]) : std::nullopt;
+      if (number && *number >= 1 && *number <= kMost) return *number;
+      throw Error(ErrorCode::invalid_argument, cat(in_quotes(text), " is no grid of ranks"),
+                  {.where = "--spatial",
+                   .remedy = cat("give ROWSxCOLUMNS, each from 1 to ", most, ": 2x1")});
+    };
+    grid = {size(0), size(1)};
+  };
+  schema
+      .add("parallel.spatial", Field::Type::text, get, set,
+           "grid of ranks, each of which has a tile of every image, of resnet and unet (2x1: the "
+           "upper half and the lower one)")
+      .value_name("ROWSxCOLUMNS")
+      .show_default();
+}
+
 void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.dp", options.mesh.data,
-           "data-parallel ranks (default: as many as --ranks, --pp, --tp and --cp leave)")
+           "data-parallel ranks (default: as many as --ranks, --pp, --tp, --cp and --spatial leave)")
       .between(0, 65536);
   schema
       .add("parallel.tp", options.mesh.tensor,
@@ -77,6 +101,7 @@ void describe_parallel(Schema& schema, RunOptions& options) {
            "kin")
       .between(1, 65536)
       .show_default();
+  describe_grid(schema, options.mesh.spatial);
   schema.add("parallel.cp_kind", options.context_kind,
              {{"auto", ContextKind::automatic},
               {"ring", ContextKind::ring},
@@ -210,7 +235,7 @@ Json written(const RunOptions& options) {
 }
 
 ModelContext model_context(const RunOptions& options, const MeshPlace& place,
-                           StatisticsReducer* statistics) {
+                           const Statistics& statistics) {
   return {.compute = {.selective_recomputation = options.recompute == "selective",
                       .sequence_parallel = options.sequence_parallel,
                       .overlaps_sums = options.overlaps_sums,

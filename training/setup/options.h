@@ -60,7 +60,7 @@ void read_options(const Json& configuration, RunOptions& options, const std::str
 Json written(const RunOptions& options);
 
 ModelContext model_context(const RunOptions& options, const MeshPlace& place = {},
-                           StatisticsReducer* statistics = nullptr);
+                           const Statistics& statistics = {});
 
 // What words said, in their order, besides a file.
 struct ToldOptions {

@@ -30,6 +30,7 @@ class Session {
   RunOptions options_;
   Mesh mesh_;
   RankStatistics statistics_;
+  RankStatistics tile_statistics_;
   std::unique_ptr<Model> model_;
   Trainer trainer_;
 };

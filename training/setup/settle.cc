@@ -175,7 +175,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   check_schedule(replica, placement);
   const MeshShape& mesh = options.mesh;
   check_averages(replica, sums_over_others(model, placement), stages * mesh.tensor);
-  const int others = stages * mesh.tensor * mesh.context * mesh.expert;
+  const int others = stages * mesh.of_a_sample() * mesh.expert;
   check_servers(replica, data_ranks * others, others > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
@@ -253,6 +253,15 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               cat("the samples of a model ", kind_of(options.model).name,
                   " are not cut over context ranks"),
               {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
+}
+
+// Of an image its pixels, which ranks of a grid share out.
+void check_spatial_ranks(const RunOptions& options, const Model& model) {
+  if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
+  throw Error(ErrorCode::unsupported,
+              cat("the samples of a model ", kind_of(options.model).name,
+                  " are not cut over a grid of ranks"),
+              {.where = "--spatial", .remedy = "leave it out, or take resnet or unet"});
 }
 
 // The experts of a mixture, which ranks share out.
@@ -336,6 +345,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   if (model->slices() == 1) training.cut_slices.reset();
   check_tensor_ranks(options, *model);
   check_context_ranks(options, *model);
+  check_spatial_ranks(options, *model);
   check_expert_ranks(options, *model);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();

@@ -136,12 +136,13 @@ class SurvivingRun {
 // no use for are spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
-  const int of_a_stage = options_.mesh.tensor * options_.mesh.context;
+  const int of_a_stage = options_.mesh.of_a_sample();
   if (ranks < of_a_stage) {
     throw Error(ErrorCode::invalid_argument,
                 cat(ranks, " ranks are too few for ", options_.mesh.tensor, " tensor-parallel x ",
-                    options_.mesh.context, " context-parallel ones"),
-                {.where = "--tp, --cp"});
+                    options_.mesh.context, " context-parallel x ", options_.mesh.spatial.ranks(),
+                    " spatially parallel ones"),
+                {.where = "--tp, --cp, --spatial"});
   }
   for (int stages = std::min(options_.mesh.pipeline, ranks / of_a_stage);; --stages) {
     Deal deal{options_, 0};

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -29,7 +30,11 @@ std::string describe(const Case& c) {
   return cat(c.samples, " images of ", shape.input.height, " x ", shape.input.width, " x ",
              shape.input.channels, " to ", shape.outputs, " channels, window ", shape.window.height,
              " x ", shape.window.width, ", stride ", shape.window.stride, ", padding ",
-             shape.window.padding, ", ", c.threads, " threads");
+             shape.window.padding, ", dilation ", shape.window.dilation, ", ", shape.groups,
+             " groups, ", c.threads, " threads",
+             shape.tile ? cat(", ", shape.tile->height, " x ", shape.tile->width, " windows from -",
+                              shape.tile->top, ", -", shape.tile->left)
+                        : "");
 }
 
 // A tensor that ends where memory does.
@@ -66,7 +71,7 @@ struct Results {
 
 Results convolved(const Case& c, DType dtype) {
   const ConvolutionShape& shape = c.shape;
-  const int64_t weights = shape.input.channels * shape.window.height * shape.window.width;
+  const int64_t weights = shape.weights();
   const Fenced x(dtype, c.samples, shape.input.size()), dx(dtype, c.samples, shape.input.size());
   const Fenced y(dtype, c.samples, shape.output().size());
   const Fenced dy(dtype, c.samples, shape.output().size());
@@ -155,6 +160,22 @@ TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{8, 1, 31}, {.height = 3, .width = 3, .stride = 3, .padding = 1}, 32}, 4, 3});
 }
 
+// Windows each of which reaches into the image, and all of it is before or in them.
+WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
+  const auto below = [&](int64_t end) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+  };
+  const Window& window = shape.window;
+  const int64_t top = below(window.rows_spanned()), left = below(window.columns_spanned());
+  const auto places = [&](int64_t size, int64_t before, int64_t spanned) {
+    const int64_t least = std::max<int64_t>(0, size + before - spanned) / window.stride + 1;
+    const int64_t most = (size - 1 + before) / window.stride + 1;
+    return least + below(most - least + 1);
+  };
+  return {top, left, places(shape.input.height, top, window.rows_spanned()),
+          places(shape.input.width, left, window.columns_spanned())};
+}
+
 // CONVOLUTION_CASES: how many to draw; CONVOLUTION_SEED: from where.
 TEST(ConvolutionKernelTest, AnyShape) {
   const auto setting = [](const char* variable, uint64_t otherwise) {
@@ -165,21 +186,25 @@ TEST(ConvolutionKernelTest, AnyShape) {
   const auto one_of = [&](std::vector<int64_t> all) { return all[random() % all.size()]; };
   const uint64_t cases = setting("CONVOLUTION_CASES", 60);
   for (uint64_t i = 0; i < cases;) {
-    const Case c{{{one_of({1, 2, 5, 8, 9, 16, 33, 64}), one_of({1, 3, 4, 8, 17, 40}),
-                   one_of({1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 40})},
-                  {.height = one_of({1, 1, 2, 3, 5, 7}),
-                   .width = one_of({1, 1, 2, 3, 5, 7}),
-                   .stride = one_of({1, 2, 2, 3}),
-                   .padding = one_of({0, 0, 1, 2, 3})},
-                  one_of({1, 2, 3, 7, 8, 9, 15, 16, 17, 32, 33})},
-                 one_of({1, 2, 3, 4, 8}),
-                 static_cast<int>(one_of({1, 1, 3}))};
-    const auto& [input, window, outputs] = c.shape;
-    const bool fits = window.padding < std::min(window.height, window.width) &&
-                      input.height + 2 * window.padding >= window.height &&
-                      input.width + 2 * window.padding >= window.width;
+    Case c{{{one_of({1, 2, 5, 8, 9, 16, 33, 64}), one_of({1, 3, 4, 8, 17, 40}),
+             one_of({1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 40})},
+            {.height = one_of({1, 1, 2, 3, 5, 7}),
+             .width = one_of({1, 1, 2, 3, 5, 7}),
+             .stride = one_of({1, 2, 2, 3}),
+             .padding = one_of({0, 0, 1, 2, 3}),
+             .dilation = one_of({1, 1, 1, 2, 3})},
+            one_of({1, 2, 3, 7, 8, 9, 15, 16, 17, 32, 33})},
+           one_of({1, 2, 3, 4, 8}),
+           static_cast<int>(one_of({1, 1, 3}))};
+    c.shape.groups = one_of({1, 1, 1, 2, 3, 8, c.shape.input.channels});
+    const auto& [input, window, outputs, groups, tile] = c.shape;
+    if (input.channels % groups != 0 || outputs % groups != 0) continue;
+    if (random() % 3 == 0) c.shape.tile = random_tile(c.shape, random);
+    const bool fits = window.padding < std::min(window.rows_spanned(), window.columns_spanned()) &&
+                      input.height + 2 * window.padding >= window.rows_spanned() &&
+                      input.width + 2 * window.padding >= window.columns_spanned();
     const int64_t work = c.samples * input.size() * outputs * window.height * window.width;
-    if (!fits || work > 1 << 23) continue;  // a tenth of a second in double
+    if ((!fits && !tile) || work > 1 << 23) continue;  // a tenth of a second in double
     expect_right(c);
     ++i;
   }

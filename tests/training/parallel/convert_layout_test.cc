@@ -98,7 +98,7 @@ TEST(ConvertLayout, ThatIsNoneIsRefused) {
 // A model that is measured alone has the shapes of a mesh that is not there.
 TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
   TestPass test(DType::f32);
-  const MeshPlace place{.sizes = {3, 1, 1, 1, 1}, .places = {1, 0, 0, 0, 0}};
+  const MeshPlace place{.sizes = {3, 1, 1, 1, 1, 1}, .places = {1, 0, 0, 0, 0, 0}};
   const HostTensor own = part_of({7, 2}, Spread::rows, place);
   const Tensor all = convert_layout(test.pass, place, own.view(), {7, 2}, kTensorRows, kReplicated);
   ASSERT_EQ(all.rows, 7);

@@ -190,7 +190,7 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
                                   const MeshPlace& place) {
   if (run.other_model) return run.other_model(place);
   if (run.resnet) {
-    return std::make_unique<ResNet>(*run.resnet, run.sync_batch_norm ? statistics : nullptr);
+    return std::make_unique<ResNet>(*run.resnet, statistics, place);
   }
   if (run.mlp) return std::make_unique<MlpModel>(*run.mlp);
   return std::make_unique<Gpt>(run.model);
@@ -207,7 +207,7 @@ TinyRank::TinyRank(const Job& job, const TinyRun& given)
     : run(given),
       data(make_data(run)),
       mesh(mesh_of(job, run)),
-      statistics(mesh.group(kSampleAxes)),
+      statistics(mesh.group(run.sync_batch_norm ? kBatchAxes : AxisSet{Axis::spatial})),
       model(make_model(run, &statistics, mesh.place())),
       feed(
           {data.get()},

@@ -251,7 +251,7 @@ int useful_ranks(const RunOptions& options, const LoadedData& data) {
 int wanted_ranks(const TrainCommandOptions& options) {
   if (options.ranks != 0) return options.ranks;
   const training::MeshShape& mesh = options.run.mesh;
-  const int of_a_stage = mesh.tensor * mesh.context;
+  const int of_a_stage = mesh.of_a_sample();
   if (mesh.data == 0 && mesh.pipeline * of_a_stage * mesh.expert == 1) return 0;
   const int for_experts = (mesh.expert + of_a_stage - 1) / of_a_stage;
   return (mesh.data == 0 ? for_experts : mesh.data) * mesh.pipeline * of_a_stage;

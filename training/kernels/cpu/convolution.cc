@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/core/thread_pool.h"
+#include "training/kernels/cpu/convolution_f64.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/onednn.h"
 
@@ -26,7 +27,8 @@ struct ConvolutionKey {
   int64_t samples = 0;
   int64_t height = 0, width = 0, inputs = 0;
   int64_t output_height = 0, output_width = 0, outputs = 0;
-  int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
+  int64_t window_height = 0, window_width = 0, stride = 0, dilation = 1;
+  int64_t top = 0, left = 0, groups = 1;
   bool bias = false;
   DType dtype = DType::f32;
   auto operator<=>(const ConvolutionKey&) const =
@@ -36,6 +38,7 @@ struct ConvolutionKey {
 ConvolutionKey make_key(Kind kind, const ConvolutionShape& shape, int64_t samples, DType dtype,
                         bool bias) {
   const ImageShape output = shape.output();
+  const WindowTile windows = shape.windows();
   return {.kind = kind,
           .samples = samples,
           .height = shape.input.height,
@@ -47,7 +50,10 @@ ConvolutionKey make_key(Kind kind, const ConvolutionShape& shape, int64_t sample
           .window_height = shape.window.height,
           .window_width = shape.window.width,
           .stride = shape.window.stride,
-          .padding = shape.window.padding,
+          .dilation = shape.window.dilation,
+          .top = windows.top,
+          .left = windows.left,
+          .groups = shape.groups,
           .bias = bias,
           .dtype = dtype};
 }
@@ -55,7 +61,8 @@ ConvolutionKey make_key(Kind kind, const ConvolutionShape& shape, int64_t sample
 std::string describe(const ConvolutionKey& key) {
   return cat("a convolution of ", key.samples, " images of ", key.height, " x ", key.width, " x ",
              key.inputs, " to ", key.outputs, " channels by windows of ", key.window_height, " x ",
-             key.window_width, ", stride ", key.stride, ", padding ", key.padding, ", in ",
+             key.window_width, ", stride ", key.stride, ", dilation ", key.dilation, ", padding ",
+             key.top, " above and ", key.left, " on the left, ", key.groups, " groups, in ",
              name(key.dtype));
 }
 
@@ -67,8 +74,16 @@ struct Convolution {
   int64_t weight_bytes;       // in that order
 };
 
+// Groups are a dimension of their own.
+Dims weight_shape(const ConvolutionKey& key) {
+  Dims shape{key.outputs / key.groups, key.inputs / key.groups, key.window_height,
+             key.window_width};
+  if (key.groups > 1) shape.insert(shape.begin(), key.groups);
+  return shape;
+}
+
 Descriptor plain_weights(const ConvolutionKey& key, dnnl::memory::data_type type) {
-  return {Dims{key.outputs, key.inputs, key.window_height, key.window_width}, type, Tag::oihw};
+  return {weight_shape(key), type, key.groups > 1 ? Tag::goihw : Tag::oihw};
 }
 
 onednn::Primitive make_reorder(const Descriptor& from, const Descriptor& to) {
@@ -79,12 +94,17 @@ onednn::Primitive make_reorder(const Descriptor& from, const Descriptor& to) {
 // Implementations of oneDNN 2.6.3 that write past their memory, or add up some that nobody has
 // written, for some shapes: those that tests/training/kernels/convolution_test.cc found.
 bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
+  constexpr int64_t kBlock = 16;  // channels
+  const int64_t inputs = key.inputs / key.groups, outputs = key.outputs / key.groups;
+  const bool fills_blocks = inputs % kBlock == 0 && outputs % kBlock == 0;
+  const bool is_1x1 = implementation.find("_1x1:") != std::string_view::npos;
+  const bool is_jit_bf16 = key.dtype == DType::bf16 && implementation.starts_with("jit");
   switch (key.kind) {
     case Kind::forward:  // windows between which the stride skips rows
       return implementation.starts_with("brgconv:avx512_core_amx") &&
              key.window_height < key.stride;
-    case Kind::backward_input:
-      return false;
+    case Kind::backward_input:  // jit_bf16_1x1
+      return is_jit_bf16 && is_1x1 && !fills_blocks;
     case Kind::backward_weight:
       break;
   }
@@ -92,11 +112,10 @@ bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
   // whole blocks of channels, 8 (jit_1x1:avx2) or 16 (jit_1x1:avx512_core,
   // jit_bf16_1x1:avx512_core), but it has room for the channels alone. In oneDNN 3.12 still
   // (https://github.com/uxlfoundation/oneDNN/issues/6035).
-  constexpr int64_t kLargestBlock = 16;
-  const bool is_1x1 = implementation.find("_1x1:") != std::string_view::npos;
-  if (is_1x1) return key.stride > 1 && key.inputs < kLargestBlock;
-  // jit_bf16 and jit:avx512_core_amx_bf16, for images narrower than the stride.
-  return key.dtype == DType::bf16 && implementation.starts_with("jit") && key.width < key.stride;
+  if (is_1x1 && key.stride > 1 && inputs < kBlock) return true;
+  // jit_bf16 and jit:avx512_core_amx_bf16: images narrower than the stride, dilated windows, and
+  // blocks of channels that are not full.
+  return is_jit_bf16 && (key.width < key.stride || key.dilation > 1 || !fills_blocks);
 }
 
 // The first implementation that keeps to its memory.
@@ -105,7 +124,7 @@ Found sound(const ConvolutionKey& key, Found found) {
   while (is_unsound(key, found.impl_info_str())) {
     if (!found.next_impl()) {
       throw Error(ErrorCode::unsupported, cat("oneDNN has no sound way to compute ", describe(key)),
-                  {.remedy = "take 16 input channels or more, or a shorter stride"});
+                  {.remedy = "take multiples of 16 channels, a shorter stride, or dilation 1"});
     }
   }
   return found;
@@ -117,19 +136,23 @@ Convolution make_convolution(const ConvolutionKey& key) {
   const Descriptor x({key.samples, key.inputs, key.height, key.width}, type, Tag::nhwc);
   const Descriptor y({key.samples, key.outputs, key.output_height, key.output_width}, type,
                      Tag::nhwc);
-  const Dims shape{key.outputs, key.inputs, key.window_height, key.window_width};
+  const Dims shape = weight_shape(key);
   const Descriptor weight(shape, type, Tag::any);
   const Descriptor bias = key.bias ? Descriptor({key.outputs}, type, Tag::a) : Descriptor();
   const Dims strides{key.stride, key.stride};
-  const Dims padding{key.padding, key.padding};
+  const Dims dilation{key.dilation - 1, key.dilation - 1};  // pixels that are skipped
+  const Dims padding{key.top, key.left};
   // On the right and below: what the windows reach, which may be less than the padding.
   const Dims padding_end{
-      (key.output_height - 1) * key.stride + key.window_height - key.height - key.padding,
-      (key.output_width - 1) * key.stride + key.window_width - key.width - key.padding};
-  const auto forward = sound(key, onednn::primitive_descriptor<dnnl::convolution_forward>(
-                                      {}, dnnl::prop_kind::forward_training, kDirect, x, weight,
-                                      bias, y, strides, padding, padding_end));
+      (key.output_height - 1) * key.stride + (key.window_height - 1) * key.dilation + 1 -
+          key.height - key.top,
+      (key.output_width - 1) * key.stride + (key.window_width - 1) * key.dilation + 1 - key.width -
+          key.left};
+  auto forward = onednn::primitive_descriptor<dnnl::convolution_forward>(
+      {}, dnnl::prop_kind::forward_training, kDirect, x, weight, bias, y, strides, dilation, padding,
+      padding_end);
   if (key.kind == Kind::forward) {
+    forward = sound(key, forward);
     const Descriptor best = forward.weights_desc();
     return {
         {dnnl::convolution_forward(forward),
@@ -138,8 +161,9 @@ Convolution make_convolution(const ConvolutionKey& key) {
         static_cast<int64_t>(best.get_size())};
   }
   if (key.kind == Kind::backward_input) {
-    const auto backward = onednn::backward_descriptor<dnnl::convolution_backward_data>(
-        forward, kDirect, x, weight, y, strides, padding, padding_end);
+    const auto backward =
+        sound(key, onednn::backward_descriptor<dnnl::convolution_backward_data>(
+                       forward, kDirect, x, weight, y, strides, dilation, padding, padding_end));
     const Descriptor best = backward.weights_desc();
     return {{dnnl::convolution_backward_data(backward),
              {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, best}, {DNNL_ARG_DIFF_DST, y}}},
@@ -150,7 +174,7 @@ Convolution make_convolution(const ConvolutionKey& key) {
   const Descriptor gradient(shape, f32, Tag::any);
   const auto backward =
       sound(key, onednn::backward_descriptor<dnnl::convolution_backward_weights>(
-                     forward, kDirect, x, gradient, y, strides, padding, padding_end));
+                     forward, kDirect, x, gradient, y, strides, dilation, padding, padding_end));
   const Descriptor best = backward.diff_weights_desc();
   return {{dnnl::convolution_backward_weights(backward),
            {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, best}, {DNNL_ARG_DIFF_DST, y}}},
@@ -163,8 +187,7 @@ Convolution make_convolution(const ConvolutionKey& key) {
 int64_t parts_of(const ConvolutionShape& shape, int64_t samples) {
   constexpr int64_t kMostParts = 8;
   constexpr int64_t kSmall = 1 << 23;  // multiplications: some 0.1 ms
-  const int64_t multiplications = samples * shape.output().size() * shape.input.channels *
-                                  shape.window.height * shape.window.width;
+  const int64_t multiplications = samples * shape.output().size() * shape.weights();
   int64_t parts = multiplications < kSmall ? 1 : kMostParts;
   while (samples % parts != 0) parts /= 2;
   return parts;
@@ -187,103 +210,12 @@ Tensor ordered_weights(const ConvolutionKey& key, ConstTensor weight, Arena& are
   return ordered;
 }
 
-// ---- Double precision ----
-
-// Calls body(pixel of the image, column of the im2col matrix) for one window's pixels.
-template <typename Body>
-void for_each_pixel(const ConvolutionShape& shape, int64_t top, int64_t left, Body&& body) {
-  const Window& window = shape.window;
-  for (int64_t i = 0; i < window.height; ++i) {
-    for (int64_t j = 0; j < window.width; ++j) {
-      const int64_t row = top + i;
-      const int64_t col = left + j;
-      if (row < 0 || row >= shape.input.height || col < 0 || col >= shape.input.width) continue;
-      body(row * shape.input.width + col, i * window.width + j);
-    }
-  }
-}
-
-// Calls body(image element, im2col element) for all that one image's windows hold. The im2col
-// matrix has a row for each window, and columns in the order of the weights.
-template <typename Body>
-void for_each_window(const ConvolutionShape& shape, Body&& body) {
-  const ImageShape output = shape.output();
-  const int64_t places = shape.window.height * shape.window.width;
-  const int64_t channels = shape.input.channels;
-  for (int64_t window = 0; window < output.pixels(); ++window) {
-    const int64_t top = window / output.width * shape.window.stride - shape.window.padding;
-    const int64_t left = window % output.width * shape.window.stride - shape.window.padding;
-    for_each_pixel(shape, top, left, [&](int64_t pixel, int64_t place) {
-      for (int64_t c = 0; c < channels; ++c) {
-        body(static_cast<size_t>(pixel * channels + c),
-             static_cast<size_t>((window * channels + c) * places + place));
-      }
-    });
-  }
-}
-
-Tensor take_columns(const ConvolutionShape& shape, Arena& arena) {
-  return arena.take(DType::f64, shape.output().pixels(),
-                    shape.input.channels * shape.window.height * shape.window.width);
-}
-
-Tensor columns_of(const ConvolutionShape& shape, ConstTensor image, Arena& arena) {
-  const Tensor columns = take_columns(shape, arena);
-  const auto to = columns.values<double>();
-  const auto from = image.values<double>();
-  std::fill(to.begin(), to.end(), 0);
-  for_each_window(shape, [&](size_t element, size_t column) { to[column] = from[element]; });
-  return columns;
-}
-
-// One image's output as pixels x channels.
-template <typename AnyTensor>
-AnyTensor as_pixels(const ConvolutionShape& shape, AnyTensor row) {
-  const ImageShape output = shape.output();
-  return row.reshaped(output.pixels(), output.channels);
-}
-
-void forward_f64(const ConvolutionShape& shape, ConstTensor x, ConstTensor weight, ConstTensor bias,
-                 Tensor y, Arena& arena) {
-  for (int64_t sample = 0; sample < x.rows; ++sample) {
-    const ArenaScope scope(arena);
-    cpu::gemm(columns_of(shape, x.row_range(sample, 1), arena), Transpose::no, weight,
-              Transpose::yes, as_pixels(shape, y.row_range(sample, 1)), GemmMode::overwrite, bias);
-  }
-}
-
-void backward_input_f64(const ConvolutionShape& shape, ConstTensor dy, ConstTensor weight,
-                        Tensor dx, Arena& arena) {
-  for (int64_t sample = 0; sample < dy.rows; ++sample) {
-    const ArenaScope scope(arena);
-    const Tensor columns = take_columns(shape, arena);
-    cpu::gemm(as_pixels(shape, dy.row_range(sample, 1)), Transpose::no, weight, Transpose::no,
-              columns);
-    const auto from = columns.values<double>();
-    const auto to = dx.row_range(sample, 1).values<double>();
-    std::fill(to.begin(), to.end(), 0);
-    for_each_window(shape, [&](size_t element, size_t column) { to[element] += from[column]; });
-  }
-}
-
-void backward_weight_f64(const ConvolutionShape& shape, ConstTensor x, ConstTensor dy,
-                         Tensor weight_gradient, Arena& arena) {
-  for (int64_t sample = 0; sample < x.rows; ++sample) {
-    const ArenaScope scope(arena);
-    cpu::gemm(as_pixels(shape, dy.row_range(sample, 1)), Transpose::yes,
-              columns_of(shape, x.row_range(sample, 1), arena), Transpose::no, weight_gradient,
-              GemmMode::accumulate);
-  }
-}
-
-// ---- Any type ----
-
 void check(const ConvolutionShape& shape, ConstTensor x, ConstTensor y, int64_t weight_rows,
            int64_t weight_cols) {
   require_shapes(x.cols == shape.input.size() && y.cols == shape.output().size() &&
                      x.rows == y.rows && x.dtype == y.dtype && x.contiguous() && y.contiguous() &&
                      weight_rows == shape.outputs &&
-                     weight_cols == shape.input.channels * shape.window.height * shape.window.width,
+                     weight_cols == shape.weights(),
                  "convolution");
 }
 
@@ -304,7 +236,7 @@ void convolution(const ConvolutionShape& shape, ConstTensor x, ConstTensor weigh
                  Tensor y, Arena& arena) {
   check(shape, x, y, weight.rows, weight.cols);
   if (x.rows == 0) return;
-  if (x.dtype == DType::f64) return forward_f64(shape, x, weight, bias, y, arena);
+  if (x.dtype == DType::f64) return convolution_f64(shape, x, weight, bias, y, arena);
   const ArenaScope scope(arena);
   if (!onednn::computes_in(x.dtype)) {
     const Tensor wide = take_f32(y, arena);
@@ -330,7 +262,7 @@ void convolution_backward_input(const ConvolutionShape& shape, ConstTensor dy, C
                                 Tensor dx, Arena& arena) {
   check(shape, dx, dy, weight.rows, weight.cols);
   if (dy.rows == 0) return;
-  if (dy.dtype == DType::f64) return backward_input_f64(shape, dy, weight, dx, arena);
+  if (dy.dtype == DType::f64) return convolution_backward_input_f64(shape, dy, weight, dx, arena);
   const ArenaScope scope(arena);
   if (!onednn::computes_in(dy.dtype)) {
     const Tensor wide = take_f32(dx, arena);
@@ -354,7 +286,7 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
                                  Tensor weight_gradient, Arena& arena) {
   check(shape, x, dy, weight_gradient.rows, weight_gradient.cols);
   if (x.rows == 0) return;
-  if (x.dtype == DType::f64) return backward_weight_f64(shape, x, dy, weight_gradient, arena);
+  if (x.dtype == DType::f64) return convolution_backward_weight_f64(shape, x, dy, weight_gradient, arena);
   const ArenaScope scope(arena);
   if (!onednn::computes_in(x.dtype)) {
     return cpu::convolution_backward_weight(shape, to_f32(x, arena), to_f32(dy, arena),

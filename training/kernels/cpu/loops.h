@@ -30,7 +30,7 @@ struct Pooling {
   int64_t samples = 0;
   int64_t height = 0, width = 0, channels = 0;
   int64_t output_height = 0, output_width = 0;
-  int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
+  int64_t window_height = 0, window_width = 0, stride = 0, top = 0, left = 0;
 };
 
 // What the rows of a block of attention's scores see of its columns: row r those from starts[r] -

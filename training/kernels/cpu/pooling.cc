@@ -7,8 +7,9 @@ namespace {
 
 kernels::Pooling geometry(const PoolingShape& shape, ConstTensor x, ConstTensor y) {
   const ImageShape output = shape.output();
+  const WindowTile windows = shape.windows();
   require_shapes(x.cols == shape.input.size() && y.cols == output.size() && x.rows == y.rows &&
-                     x.dtype == y.dtype && x.contiguous() && y.contiguous(),
+                     x.dtype == y.dtype && x.contiguous() && y.contiguous() && shape.window.dilation == 1,
                  "pooling");
   return {.samples = x.rows,
           .height = shape.input.height,
@@ -19,7 +20,8 @@ kernels::Pooling geometry(const PoolingShape& shape, ConstTensor x, ConstTensor 
           .window_height = shape.window.height,
           .window_width = shape.window.width,
           .stride = shape.window.stride,
-          .padding = shape.window.padding};
+          .top = windows.top,
+          .left = windows.left};
 }
 
 void check_places(const PoolingShape& shape, ConstTensor y, ConstTensor places) {

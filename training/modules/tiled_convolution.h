@@ -1,0 +1,80 @@
+// The linear map of a convolution between images that are cut over a grid of ranks (image_grid.h),
+// its adjoint, and the gradient of its weights: what convolutions and transposed ones consist of.
+// On a grid of one rank these are the kernels' calls.
+//
+// Pixels that own tiles have are computed with where they lie, while halos travel:
+//
+//   apply     halos of x travel  |  outputs in the tile's interior  |  those at its edges
+//   adjoint   gradients of the halo first; they travel  |  the tile's own gradients  |  their sum
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "training/core/pass.h"
+#include "training/kernels/convolution.h"
+#include "training/modules/halo_messages.h"
+#include "training/modules/image_grid.h"
+
+namespace tutti::training {
+
+// The grid over which a layer's images are cut, and what carries their halos: null for one rank.
+struct Spatial {
+  ImageGrid grid = {};
+  const HaloMessages* halos = nullptr;
+};
+
+// Messages of these pieces of the images of a micro-batch; pieces of a plan, in its order.
+std::vector<HaloMessages::Message> messages_of(std::span<const HaloPiece> pieces, int64_t samples,
+                                               int64_t channels);
+// Starts to send the halo that other ranks need of `own`; null where none is sent or received.
+std::unique_ptr<HaloMessages::Exchange> start_halo(Pass& pass, const Spatial& spatial,
+                                                   const TiledWindows& windows, ConstTensor own);
+// The way back: begins an exchange for gradients of what was received. The caller fills and starts
+// it.
+std::unique_ptr<HaloMessages::Exchange> begin_halo_gradients(Pass& pass, const Spatial& spatial,
+                                                             const TiledWindows& windows,
+                                                             DType type, int64_t samples);
+
+class TiledConvolution {
+ public:
+  // `whole`: of whole images. Throws Error(invalid_argument) for windows that do not fit.
+  TiledConvolution(const ConvolutionShape& whole, const Spatial& spatial);
+
+  const ConvolutionShape& whole() const { return whole_; }
+  // Elements of this rank's tiles.
+  int64_t input_size() const { return windows_.own.shape(whole_.input.channels).size(); }
+  int64_t output_size() const { return windows_.outputs.shape(whole_.outputs).size(); }
+  int64_t output_pixels() const { return windows_.outputs.pixels(); }
+
+  // What windows over x give, and the halo of x that came for it, for the weights' gradient. Both
+  // are the arena's.
+  Tensor apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
+               std::vector<Tensor>& halo) const;
+  // The gradient of x for this one of y. `meanwhile` runs while the halo's gradients travel.
+  Tensor adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
+                 const std::function<void()>& meanwhile) const;
+  // Adds this rank's part of the sum over the grid.
+  void add_weight_gradient(Pass& pass, ConstTensor x, std::span<const Tensor> halo,
+                           ConstTensor dy, Tensor gradient) const;
+
+ private:
+  ConvolutionShape shape_of(const WindowPart& part) const;
+  void apply_part(Pass& pass, const WindowPart& part, ConstTensor x, ConstTensor weight,
+                  ConstTensor bias, Tensor y) const;
+  void apply_edge(Pass& pass, const Rectangle& edge, ConstTensor x,
+                  std::span<const Tensor> halo, ConstTensor weight, ConstTensor bias,
+                  Tensor y) const;
+  void input_gradient(Pass& pass, const Rectangle& where, ConstTensor dy, ConstTensor weight,
+                      Tensor dx) const;
+  void add_part_of_weight_gradient(Pass& pass, const Rectangle& where, ConstTensor x,
+                                   ConstTensor dy, Tensor gradient) const;
+
+  ConvolutionShape whole_;
+  Spatial spatial_;
+  TiledWindows windows_;
+};
+
+}  // namespace tutti::training

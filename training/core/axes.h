@@ -42,9 +42,9 @@ class AxisSet {
 };
 
 // A batch's samples are sharded over the first set, and each sample over the second one: its tokens
-// over the context axis, its pixels over the spatial axis. Parameters are replicated along both, and
-// their gradients are partial sums, unless one rank owns the parameter (placement.h). The expert
-// axis is a part of data parallelism: the data ranks that own different experts
+// over the context axis, its pixels over the spatial axis. Parameters are replicated along both,
+// and their gradients are partial sums, unless one rank owns the parameter (placement.h). The
+// expert axis is a part of data parallelism: the data ranks that own different experts
 // (MeshPlace::experts).
 inline constexpr AxisSet kSampleAxes = {Axis::expert, Axis::data};
 inline constexpr AxisSet kPartAxes = {Axis::context, Axis::spatial};

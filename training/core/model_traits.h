@@ -7,10 +7,15 @@ namespace tutti::training {
 
 // What a sample is.
 enum class Inputs {
-  last_tokens,  // `context` tokens, and the one that follows
-  windows,      // `context` tokens, and the one that follows each of them
-  images,       // channels x height x width, and its class
+  last_tokens,       // `context` tokens, and the one that follows
+  windows,           // `context` tokens, and the one that follows each of them
+  images,            // channels x height x width, and its class
+  images_of_pixels,  // channels x height x width, and the class of each pixel
 };
+
+inline bool are_images(Inputs inputs) {
+  return inputs == Inputs::images || inputs == Inputs::images_of_pixels;
+}
 
 // Optimizers (optimizers/registry.h) make their own defaults of it.
 struct ModelTraits {

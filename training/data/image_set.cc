@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,8 +20,10 @@ std::string find_file(const std::string& directory, const std::string& name) {
 
 }  // namespace
 
-ImageSet::ImageSet(const std::string& directory)
-    : training_(read(directory, "train")), validation_(read(directory, "t10k")) {
+ImageSet::ImageSet(const std::string& directory, bool pixels)
+    : pixels_(pixels),
+      training_(read(directory, "train", pixels)),
+      validation_(read(directory, "t10k", pixels)) {
   if (training_.images.rows == validation_.images.rows &&
       training_.images.columns == validation_.images.columns) {
     return;
@@ -30,9 +33,25 @@ ImageSet::ImageSet(const std::string& directory)
               {.where = directory});
 }
 
-ImageSet::Part ImageSet::read(const std::string& directory, const std::string& prefix) {
-  Part part{read_idx_images(find_file(directory, prefix + "-images-idx3-ubyte")),
-            read_idx_labels(find_file(directory, prefix + "-labels-idx1-ubyte"))};
+ImageSet::Part ImageSet::read(const std::string& directory, const std::string& prefix,
+                              bool pixels) {
+  Part part{read_idx_images(find_file(directory, prefix + "-images-idx3-ubyte")), {}};
+  if (pixels) {
+    IdxImages masks = read_idx_images(find_file(directory, prefix + "-masks-idx3-ubyte"));
+    const IdxImages& images = part.images;
+    const auto shape = [](const IdxImages& all) {
+      return cat(all.count, " of ", all.rows, " x ", all.columns);
+    };
+    if (shape(masks) == shape(images) && images.count > 0) {
+      part.labels = std::move(masks.pixels);
+      return part;
+    }
+    throw Error(ErrorCode::invalid_argument,
+                cat("the images are ", shape(images), ", but the masks are ", shape(masks)),
+                {.where = cat(directory, "/", prefix, "-*"),
+                 .cause = "the two files are not of one data set"});
+  }
+  part.labels = read_idx_labels(find_file(directory, prefix + "-labels-idx1-ubyte"));
   if (part.images.count == part.labels.size() && part.images.count > 0) return part;
   throw Error(ErrorCode::invalid_argument,
               cat("there are ", part.images.count, " images, but ", part.labels.size(), " labels"),
@@ -49,7 +68,9 @@ void ImageSet::add(const Part& part, uint64_t example, Batch& batch) {
   for (const uint8_t pixel : part.images.image(example)) {
     batch.features.push_back(static_cast<float>(pixel) / 255.0f);
   }
-  batch.targets.push_back(part.labels[example]);
+  const size_t each = part.labels.size() / part.images.count;
+  const auto labels = std::span(part.labels).subspan(example * each, each);
+  batch.targets.insert(batch.targets.end(), labels.begin(), labels.end());
   ++batch.samples;
 }
 

@@ -1,4 +1,4 @@
-// Grey images and their classes, from IDX files as MNIST's.
+// Grey images and their classes, or those of their pixels, from IDX files as MNIST's.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 namespace tutti::training {
 
 // A directory with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
-// t10k-labels-idx1-ubyte, each plain or with .gz. The latter two are for validation.
+// t10k-labels-idx1-ubyte, each plain or with .gz. The latter two are for validation. Where pixels
+// have targets, in place of labels: train-masks-idx3-ubyte and t10k-masks-idx3-ubyte.
 class ImageSet : public DataSet {
  public:
   // Throws Error for files that are missing or do not fit together, naming them.
-  explicit ImageSet(const std::string& directory);
+  explicit ImageSet(const std::string& directory, bool pixels = false);
 
   int64_t height() const { return static_cast<int64_t>(training_.images.rows); }
   int64_t width() const { return static_cast<int64_t>(training_.images.columns); }
@@ -25,17 +26,20 @@ class ImageSet : public DataSet {
   uint64_t validation_size() const override { return validation_.images.count; }
   void add(uint64_t example, uint64_t epoch, Batch& batch) const override;
   void add_validation(uint64_t example, Batch& batch) const override;
-  std::span<const uint8_t> labels() const override { return training_.labels; }
+  std::span<const uint8_t> labels() const override {
+    return pixels_ ? std::span<const uint8_t>() : training_.labels;
+  }
   uint64_t fingerprint() const override;
 
  private:
   struct Part {
     IdxImages images;
-    std::vector<uint8_t> labels;
+    std::vector<uint8_t> labels;  // of the images, or of all their pixels
   };
-  static Part read(const std::string& directory, const std::string& prefix);
+  static Part read(const std::string& directory, const std::string& prefix, bool pixels);
   static void add(const Part& part, uint64_t example, Batch& batch);
 
+  bool pixels_;
   Part training_;
   Part validation_;
 };

@@ -20,8 +20,9 @@ ImageShape output_shape(const ImageShape& input, const Window& window, int64_t c
       window.padding >= std::min(window.rows_spanned(), window.columns_spanned())) {
     throw Error(ErrorCode::invalid_argument,
                 cat("windows of ", window.height, " x ", window.width, " (stride ", window.stride,
-                    ", padding ", window.padding, ", dilation ", window.dilation, ") do not fit images of ", input.height, " x ",
-                    input.width, " x ", input.channels, " (height x width x channels)"),
+                    ", padding ", window.padding, ", dilation ", window.dilation,
+                    ") do not fit images of ", input.height, " x ", input.width, " x ",
+                    input.channels, " (height x width x channels)"),
                 {.remedy = "take sizes of 1 or more, windows no larger than the padded image, and "
                            "less padding than the window's size"});
   }

@@ -16,8 +16,8 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-// Slides over an image that has `padding` zero (for pooling: absent) pixels around it. Its pixels lie
-// `dilation` apart.
+// Slides over an image that has `padding` zero (for pooling: absent) pixels around it. Its pixels
+// lie `dilation` apart.
 struct Window {
   int64_t height = 1;
   int64_t width = 1;
@@ -31,8 +31,8 @@ struct Window {
 };
 
 // Which windows there are, where the image is a part of a larger one: so many rows and columns of
-// them, of which the first begins so many pixels above the image and left of it. Each has a pixel of
-// the image, and behind the last one fewer than a stride's are left.
+// them, of which the first begins so many pixels above the image and left of it. Each has a pixel
+// of the image, and behind the last one fewer than a stride's are left.
 struct WindowTile {
   int64_t top = 0;
   int64_t left = 0;

@@ -10,14 +10,13 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
-#include "training/modules/convolution.h"
+#include "training/models/normalized_convolution.h"
 #include "training/modules/features.h"
 #include "training/modules/linear.h"
 #include "training/modules/loss.h"
 #include "training/modules/pooling.h"
 #include "training/modules/slots.h"
 #include "training/parallel/convert_layout.h"
-#include "training/parallel/halo_exchange.h"
 
 namespace tutti::training {
 namespace {
@@ -65,59 +64,15 @@ ImageShape image_of(const ResNetConfig& config) {
   return {config.height, config.width, config.channels};
 }
 
-const HaloExchange kHalos;
-
-Spatial spatial_of(const MeshPlace& place) { return {ImageGrid::of(place), &kHalos}; }
-
-void append(std::vector<NamedBuffer>& all, std::vector<NamedBuffer> more, int unit) {
-  for (NamedBuffer& buffer : more) {
-    buffer.unit = unit;
-    all.push_back(std::move(buffer));
-  }
-}
-
-// A convolution without bias and the batch normalization behind it.
-class NormalizedConvolution {
- public:
-  struct Saved {
-    Convolution::Saved convolution;
-    BatchNorm::Saved norm;
-  };
-
-  NormalizedConvolution(ParameterTable& table, const std::string& convolution_name,
-                        const std::string& norm_name, const ImageShape& input,
-                        const ConvolutionOptions& options, const BatchNormOptions& norm)
-      : convolution_(table, convolution_name, input, options),
-        norm_(table, norm_name, options.outputs, norm) {}
-
-  const Convolution& convolution() const { return convolution_; }
-  std::vector<NamedBuffer> buffers() { return norm_.buffers(); }
-
-  Tensor forward(Pass& pass, ConstTensor input, Saved& saved) {
-    return norm_.forward(pass, convolution_.forward(pass, input, saved.convolution), saved.norm);
-  }
-  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-    return convolution_.backward(pass, norm_.backward(pass, output_gradient, saved.norm),
-                                 saved.convolution);
-  }
-  void backward_first(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-    convolution_.backward_first(pass, norm_.backward(pass, output_gradient, saved.norm),
-                                saved.convolution);
-  }
-
- private:
-  Convolution convolution_;
-  BatchNorm norm_;
-};
-
 class StemUnit : public Unit {
  public:
   StemUnit(ParameterTable& table, const ResNetConfig& config, StatisticsReducer* reducer)
       : image_(image_of(config)),
         grid_(ImageGrid::of(table.mesh())),
-        layer_(table, "conv1", "bn1", image_,
-               {.outputs = config.widths.front(), .padding = 1, .spatial = spatial_of(table.mesh())},
-               {.relu = true, .reducer = reducer}) {}
+        layer_(
+            table, "conv1", "bn1", image_,
+            {.outputs = config.widths.front(), .padding = 1, .spatial = spatial_of(table.mesh())},
+            {.relu = true, .reducer = reducer}) {}
 
   const Convolution& convolution() const { return layer_.convolution(); }
   std::vector<NamedBuffer> buffers() { return layer_.buffers(); }
@@ -162,13 +117,12 @@ class ResidualUnit : public Unit {
                 {.outputs = options.width, .padding = 1, .spatial = spatial_of(table.mesh())},
                 {.zero_gain = options.zero_last_gain, .reducer = options.reducer}) {
     if (output() != input) {
-      shortcut_.emplace(
-          table, name + ".downsample.0", name + ".downsample.1", input,
-          ConvolutionOptions{.outputs = options.width,
-                             .kernel = 1,
-                             .stride = options.stride,
-                             .spatial = spatial_of(table.mesh())},
-          BatchNormOptions{.reducer = options.reducer});
+      shortcut_.emplace(table, name + ".downsample.0", name + ".downsample.1", input,
+                        ConvolutionOptions{.outputs = options.width,
+                                           .kernel = 1,
+                                           .stride = options.stride,
+                                           .spatial = spatial_of(table.mesh())},
+                        BatchNormOptions{.reducer = options.reducer});
     }
   }
 
@@ -227,8 +181,8 @@ class ResidualUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// Each rank of a grid has a part of every channel's mean; of their sum all have the same logits, and
-// the first one their losses.
+// Each rank of a grid has a part of every channel's mean; of their sum all have the same logits,
+// and the first one their losses.
 class ResnetHeadUnit : public Unit {
  public:
   ResnetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)
@@ -279,7 +233,7 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const Mes
     : Model(place), config_(checked(config)) {
   add_unit<StemUnit>(config_, reducer);
   auto& stem = static_cast<StemUnit&>(*units_.back());
-  append(buffers_, stem.buffers(), 0);
+  append_buffers(buffers_, stem.buffers(), 0);
   multiplications_ += stem.convolution().multiplications();
   ImageShape shape = stem.convolution().output();
   for (size_t stage = 0; stage < config_.blocks.size(); ++stage) {
@@ -290,7 +244,7 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const Mes
                                           .zero_last_gain = config_.zero_last_gain,
                                           .reducer = reducer});
       auto& unit = static_cast<ResidualUnit&>(*units_.back());
-      append(buffers_, unit.buffers(), static_cast<int>(units_.size()) - 1);
+      append_buffers(buffers_, unit.buffers(), static_cast<int>(units_.size()) - 1);
       multiplications_ += unit.multiplications();
       shape = unit.output();
     }
@@ -312,8 +266,8 @@ ModelKind resnet_kind() {
       "of images", {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3},
       kResNet,
       [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
-        return std::make_unique<ResNet>(
-            config, context.reducer(config.sync_batch_norm), context.place);
+        return std::make_unique<ResNet>(config, context.reducer(config.sync_batch_norm),
+                                        context.place);
       });
 }
 

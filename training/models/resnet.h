@@ -36,9 +36,9 @@ struct ResNetConfig {
 class ResNet : public Model {
  public:
   // For a rank of a mesh, over which images are cut along the spatial axis, and units into stages.
-  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of images
-  // that are cut at least those along the spatial axis. Throws Error(invalid_argument) for sizes
-  // that make no sense.
+  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of
+  // images that are cut at least those along the spatial axis. Throws Error(invalid_argument) for
+  // sizes that make no sense.
   explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr,
                   const MeshPlace& place = {});
 

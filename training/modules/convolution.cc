@@ -29,12 +29,13 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
                                   int64_t more_rows, int64_t more_columns) {
   const Window window = window_of(options);
   const auto refuse = [&](const char* what, int64_t size) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a transposed convolution of ", input.height, " x ", input.width, " images by ",
-                    options.kernel, " x ", options.kernel, " windows, stride ", options.stride,
-                    ", padding ", options.padding, " has ", what, ' ', size),
-                {.remedy = "give sizes of 1 or more, less padding than the window's size, and fewer "
-                           "rows and columns besides than a stride's"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("a transposed convolution of ", input.height, " x ", input.width, " images by ",
+            options.kernel, " x ", options.kernel, " windows, stride ", options.stride,
+            ", padding ", options.padding, " has ", what, ' ', size),
+        {.remedy = "give sizes of 1 or more, less padding than the window's size, and fewer "
+                   "rows and columns besides than a stride's"});
   };
   if (options.stride < 1) refuse("the stride", options.stride);
   for (const int64_t more : {more_rows, more_columns}) {
@@ -109,8 +110,8 @@ void Convolution::backward_first(Pass& pass, ConstTensor output_gradient, Saved&
 
 TransposedConvolution::TransposedConvolution(ParameterTable& table, const std::string& name,
                                              const ImageShape& input,
-                                             const ConvolutionOptions& options,
-                                             int64_t output_rows, int64_t output_columns)
+                                             const ConvolutionOptions& options, int64_t output_rows,
+                                             int64_t output_columns)
     : map_(transposed_shape(input, options, output_rows, output_columns), options.spatial),
       weight_(add_weight(table, name, map_.whole(),
                          input.channels / options.groups * options.kernel * options.kernel)) {
@@ -146,8 +147,7 @@ void TransposedConvolution::backward_weight(Pass& pass, const Saved& saved) cons
 Tensor TransposedConvolution::backward(Pass& pass, ConstTensor output_gradient,
                                        Saved& saved) const {
   saved.output_gradient = output_gradient;
-  const Tensor input_gradient =
-      map_.apply(pass, output_gradient, weight_->value, {}, saved.halo);
+  const Tensor input_gradient = map_.apply(pass, output_gradient, weight_->value, {}, saved.halo);
   pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
   return input_gradient;
 }

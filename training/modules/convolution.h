@@ -34,8 +34,9 @@ class Convolution {
   using Saved = SavedConvolution;
 
   // NAME.weight, outputs x inputs / groups x kernel x kernel, normal with variance
-  // 2 / (inputs / groups * kernel^2) (He et al.: Delving deep into rectifiers, 2015), and NAME.bias,
-  // 0. `input`: of whole images. Throws Error(invalid_argument) for windows that do not fit.
+  // 2 / (inputs / groups * kernel^2) (He et al.: Delving deep into rectifiers, 2015), and
+  // NAME.bias, 0. `input`: of whole images. Throws Error(invalid_argument) for windows that do not
+  // fit.
   Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
               const ConvolutionOptions& options);
 

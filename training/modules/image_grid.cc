@@ -12,7 +12,9 @@ Share overlap(const Share& a, const Share& b) {
   return between(std::max(a.first, b.first), std::min(end_of(a), end_of(b)));
 }
 
-int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
+int64_t floor_of(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
 int64_t ceiling_of(int64_t a, int64_t b) { return -floor_of(-a, b); }
 
 // Windows along one dimension.

@@ -1,6 +1,6 @@
-// Images cut over a grid of ranks, each of which has a tile of every image (spatial parallelism; Jin
-// et al.: Spatial parallelism in CNN training, 2018; Dryden et al., IPDPS 2019). Windows at the edge
-// of a tile reach into the neighbours' tiles: that part of these is the halo.
+// Images cut over a grid of ranks, each of which has a tile of every image (spatial parallelism;
+// Jin et al.: Spatial parallelism in CNN training, 2018; Dryden et al., IPDPS 2019). Windows at the
+// edge of a tile reach into the neighbours' tiles: that part of these is the halo.
 //
 //   +------+------+      rank 0's tile, and its halo: columns of rank 1's tile, rows of rank 2's,
 //   | 0   :|: 1   |      and the corner of rank 3's

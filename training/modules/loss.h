@@ -14,9 +14,7 @@ namespace tutti::training {
 class LossPart {
  public:
   // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
-  Tensor forward(Pass& pass, Tensor logits) {
-    return forward(pass, logits, pass.batch->targets);
-  }
+  Tensor forward(Pass& pass, Tensor logits) { return forward(pass, logits, pass.batch->targets); }
   // With these targets in place of the micro-batch's, in memory that stays until backward is done.
   Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
     logits_ = logits;

@@ -67,8 +67,7 @@ ConstTensor Pooling::gathered(Pass& pass, ConstTensor own) const {
 Tensor Pooling::scattered(Pass& pass, ConstTensor needed) const {
   const int64_t channels = windows_.input.channels;
   const Tensor own = pass.arena.take(needed.dtype, needed.rows, windows_.own.pixels() * channels);
-  const auto exchange =
-      begin_halo_gradients(pass, spatial_, windows_, needed.dtype, needed.rows);
+  const auto exchange = begin_halo_gradients(pass, spatial_, windows_, needed.dtype, needed.rows);
   if (exchange != nullptr) {
     for (size_t i = 0; i < windows_.received.size(); ++i) {
       copy_part(needed, windows_.needed, windows_.received[i].where, exchange->sent(i));

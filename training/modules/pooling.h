@@ -1,5 +1,5 @@
-// Max and average pooling of images (kernels/image.h: NHWC). No parameters. Images may be cut over a
-// grid of ranks (image_grid.h): then activations are those of this rank's tile.
+// Max and average pooling of images (kernels/image.h: NHWC). No parameters. Images may be cut over
+// a grid of ranks (image_grid.h): then activations are those of this rank's tile.
 #pragma once
 
 #include "training/core/pass.h"

@@ -57,16 +57,15 @@ class TiledConvolution {
   Tensor adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
                  const std::function<void()>& meanwhile) const;
   // Adds this rank's part of the sum over the grid.
-  void add_weight_gradient(Pass& pass, ConstTensor x, std::span<const Tensor> halo,
-                           ConstTensor dy, Tensor gradient) const;
+  void add_weight_gradient(Pass& pass, ConstTensor x, std::span<const Tensor> halo, ConstTensor dy,
+                           Tensor gradient) const;
 
  private:
   ConvolutionShape shape_of(const WindowPart& part) const;
   void apply_part(Pass& pass, const WindowPart& part, ConstTensor x, ConstTensor weight,
                   ConstTensor bias, Tensor y) const;
-  void apply_edge(Pass& pass, const Rectangle& edge, ConstTensor x,
-                  std::span<const Tensor> halo, ConstTensor weight, ConstTensor bias,
-                  Tensor y) const;
+  void apply_edge(Pass& pass, const Rectangle& edge, ConstTensor x, std::span<const Tensor> halo,
+                  ConstTensor weight, ConstTensor bias, Tensor y) const;
   void input_gradient(Pass& pass, const Rectangle& where, ConstTensor dy, ConstTensor weight,
                       Tensor dx) const;
   void add_part_of_weight_gradient(Pass& pass, const Rectangle& where, ConstTensor x,

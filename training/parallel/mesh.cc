@@ -58,9 +58,8 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
   // One that has no rows or columns is refused below, with the product that is too small.
   const bool has_grid = shape.spatial.rows > 0 && shape.spatial.columns > 0;
   const int spatial = has_grid ? shape.spatial.rows * shape.spatial.columns : -1;
-  MeshPlace place{
-      .sizes = {shape.tensor, shape.context, spatial, 1, shape.data, shape.pipeline},
-      .grid_columns = shape.spatial.columns};
+  MeshPlace place{.sizes = {shape.tensor, shape.context, spatial, 1, shape.data, shape.pipeline},
+                  .grid_columns = shape.spatial.columns};
   int known = 1;
   int* free = nullptr;
   bool good = true;

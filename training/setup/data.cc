@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/data/image_set.h"
+#include "training/data/shape_set.h"
 #include "training/language/model_source.h"
 
 namespace tutti::training {
@@ -15,7 +16,8 @@ namespace tutti::training {
 namespace {
 
 // The model is one for images of this size and as many classes, or more.
-void match_images(Json& model, const ImageSet& images, const std::string& path) {
+template <typename Images>
+void match_images(Json& model, const Images& images, const std::string& path) {
   const auto match = [&](const char* name, int64_t size) {
     if (!model.contains(name)) model[name] = size;
     if (model[name] == size) return;
@@ -61,11 +63,18 @@ LoadedData load_data(RunOptions& options) {
                 {.remedy = "give --data FILE.bin, one or several, or leave --validation out"});
   }
   const Inputs inputs = kind_of(options.model).traits.inputs;
-  if (inputs == Inputs::images) {
-    for (const std::string& path : options.data) {
-      auto images = std::make_unique<ImageSet>(path);
+  if (are_images(inputs)) {
+    const bool pixels = inputs == Inputs::images_of_pixels;
+    const auto add = [&](const std::string& path, auto images) {
       match_images(options.model, *images, path);
       loaded.sets.push_back(std::move(images));
+    };
+    for (const std::string& path : options.data) {
+      if (ShapeSet::is_named(path)) {
+        add(path, std::make_unique<ShapeSet>(ShapeSet::parse(path), pixels));
+      } else {
+        add(path, std::make_unique<ImageSet>(path, pixels));
+      }
     }
     return loaded;
   }

@@ -54,19 +54,22 @@ void describe_rate(Schema& schema, RunOptions& options) {
 }
 
 void describe_grid(Schema& schema, GridShape& grid) {
-  constexpr int kMost = 1024;
+  static constexpr int kMost = 1024;
   const auto get = [&grid]() -> Json { return cat(grid.rows, 'x', grid.columns); };
   const auto set = [&grid](const Json& value) {
     const std::string text = value;
-    const std::vector<std::string> sizes = split(text, 'x');
-    const auto size = [&, most = kMost](size_t index) {
-      const auto number = sizes.size() == 2 ? parse_number<int>(sizes[index]) : std::nullopt;
-      if (number && *number >= 1 && *number <= kMost) return *number;
+    const size_t cross = text.find('x');
+    const auto rows = parse_number<int>(text.substr(0, cross));
+    const auto columns = parse_number<int>(cross == text.npos ? "" : text.substr(cross + 1));
+    const auto is_size = [](const auto& number) {
+      return number && *number >= 1 && *number <= kMost;
+    };
+    if (!is_size(rows) || !is_size(columns)) {
       throw Error(ErrorCode::invalid_argument, cat(in_quotes(text), " is no grid of ranks"),
                   {.where = "--spatial",
-                   .remedy = cat("give ROWSxCOLUMNS, each from 1 to ", most, ": 2x1")});
-    };
-    grid = {size(0), size(1)};
+                   .remedy = cat("give ROWSxCOLUMNS, each from 1 to ", kMost, ": 2x1")});
+    }
+    grid = {*rows, *columns};
   };
   schema
       .add("parallel.spatial", Field::Type::text, get, set,
@@ -78,8 +81,9 @@ void describe_grid(Schema& schema, GridShape& grid) {
 
 void describe_parallel(Schema& schema, RunOptions& options) {
   schema
-      .add("parallel.dp", options.mesh.data,
-           "data-parallel ranks (default: as many as --ranks, --pp, --tp, --cp and --spatial leave)")
+      .add(
+          "parallel.dp", options.mesh.data,
+          "data-parallel ranks (default: as many as --ranks, --pp, --tp, --cp and --spatial leave)")
       .between(0, 65536);
   schema
       .add("parallel.tp", options.mesh.tensor,

@@ -14,7 +14,7 @@ Batch random_batch(const Json& model, int64_t samples, int64_t targets_per_sampl
     const uint64_t bits = random_bits(1, 0, i);
     return static_cast<int32_t>(scale_below(bits, static_cast<uint64_t>(bound)));
   };
-  const bool has_images = kind_of(model).traits.inputs == Inputs::images;
+  const bool has_images = are_images(kind_of(model).traits.inputs);
   const int64_t kinds = size(has_images ? "classes" : "vocabulary");
   Batch batch{.samples = samples};
   batch.targets.resize(count(targets_per_sample));

@@ -33,8 +33,8 @@ Session::Session(Communicator world, RunOptions options, std::shared_ptr<const L
       mesh_(std::move(world), options_.mesh),
       statistics_(mesh_.group(kBatchAxes)),
       tile_statistics_(mesh_.along(Axis::spatial)),
-      model_(make_model(options_.model, model_context(options_, mesh_.place(),
-                                                      {&statistics_, &tile_statistics_}))),
+      model_(make_model(options_.model,
+                        model_context(options_, mesh_.place(), {&statistics_, &tile_statistics_}))),
       trainer_(mesh_, *model_, data_->views(), options_.training) {
   if (mesh_.world().rank() != 0) return;
   if (options_.mesh.context > 1 && settings().get_bool("TUTTI_DETERMINISTIC")) {

@@ -123,40 +123,39 @@ void expect_as_whole(const std::vector<Case>& cases, GridShape shape, DType dtyp
 }
 
 Case convolution_case(const ImageShape& input, const ConvolutionOptions& options) {
-  return {.name = cat("convolution of ", input.height, " x ", input.width, " x ", input.channels,
-                      ", kernel ", options.kernel, ", stride ", options.stride, ", padding ",
-                      options.padding, ", dilation ", options.dilation, ", groups ",
-                      options.groups),
-          .input = input,
-          .make = [=](ParameterTable& table, const Spatial& spatial) {
-            ConvolutionOptions own = options;
-            own.spatial = spatial;
-            const auto layer = std::make_shared<Convolution>(table, "c", input, own);
-            const auto saved = std::make_shared<Convolution::Saved>();
-            return Layer{
-                layer->output(),
-                [=](Pass& pass, ConstTensor x) { return layer->forward(pass, x, *saved); },
-                [=](Pass& pass, ConstTensor dy) { return layer->backward(pass, dy, *saved); }};
-          }};
+  return {
+      .name = cat("convolution of ", input.height, " x ", input.width, " x ", input.channels,
+                  ", kernel ", options.kernel, ", stride ", options.stride, ", padding ",
+                  options.padding, ", dilation ", options.dilation, ", groups ", options.groups),
+      .input = input,
+      .make = [=](ParameterTable& table, const Spatial& spatial) {
+        ConvolutionOptions own = options;
+        own.spatial = spatial;
+        const auto layer = std::make_shared<Convolution>(table, "c", input, own);
+        const auto saved = std::make_shared<Convolution::Saved>();
+        return Layer{layer->output(),
+                     [=](Pass& pass, ConstTensor x) { return layer->forward(pass, x, *saved); },
+                     [=](Pass& pass, ConstTensor dy) { return layer->backward(pass, dy, *saved); }};
+      }};
 }
 
 Case transposed_case(const ImageShape& input, const ConvolutionOptions& options, int64_t more) {
-  return {.name = cat("transposed convolution of ", input.height, " x ", input.width, ", kernel ",
-                      options.kernel, ", stride ", options.stride, ", padding ", options.padding,
-                      ", dilation ", options.dilation, ", groups ", options.groups, ", ", more,
-                      " more"),
-          .input = input,
-          .make = [=](ParameterTable& table, const Spatial& spatial) {
-            ConvolutionOptions own = options;
-            own.spatial = spatial;
-            const auto layer =
-                std::make_shared<TransposedConvolution>(table, "c", input, own, more, more);
-            const auto saved = std::make_shared<TransposedConvolution::Saved>();
-            return Layer{
-                layer->output(),
-                [=](Pass& pass, ConstTensor x) { return layer->forward(pass, x, *saved); },
-                [=](Pass& pass, ConstTensor dy) { return layer->backward(pass, dy, *saved); }};
-          }};
+  return {
+      .name =
+          cat("transposed convolution of ", input.height, " x ", input.width, ", kernel ",
+              options.kernel, ", stride ", options.stride, ", padding ", options.padding,
+              ", dilation ", options.dilation, ", groups ", options.groups, ", ", more, " more"),
+      .input = input,
+      .make = [=](ParameterTable& table, const Spatial& spatial) {
+        ConvolutionOptions own = options;
+        own.spatial = spatial;
+        const auto layer =
+            std::make_shared<TransposedConvolution>(table, "c", input, own, more, more);
+        const auto saved = std::make_shared<TransposedConvolution::Saved>();
+        return Layer{layer->output(),
+                     [=](Pass& pass, ConstTensor x) { return layer->forward(pass, x, *saved); },
+                     [=](Pass& pass, ConstTensor dy) { return layer->backward(pass, dy, *saved); }};
+      }};
 }
 
 Case pooling_case(PoolingKind kind, const ImageShape& input, const Window& window) {
@@ -233,7 +232,8 @@ std::vector<Case> poolings() {
          {Window{2, 2, 2, 0}, Window{3, 3, 2, 1}, Window{3, 3, 1, 1}, Window{2, 4, 1, 0},
           Window{4, 4, 4, 0}, Window{1, 1, 2, 0}, Window{2, 2, 3, 1}}) {
       // Only by 1, 2, 4 or 8 pixels a mean of whole numbers is exact.
-      const bool is_exact = std::has_single_bit(static_cast<uint64_t>(window.height * window.width));
+      const bool is_exact =
+          std::has_single_bit(static_cast<uint64_t>(window.height * window.width));
       if (kind == PoolingKind::average && !is_exact) continue;
       for (const ImageShape& input : {ImageShape{11, 9, 3}, ImageShape{4, 8, 5}}) {
         all.push_back(pooling_case(kind, input, window));
@@ -298,8 +298,7 @@ TEST(ImageGridTest, HaloBytesAreThoseOfTheFormula) {
       Mesh mesh(Communicator::init(job), {.data = 1, .spatial = {kRanks, 1}});
       mesh.along(Axis::spatial);
       const Case c = convolution_case(
-          {kSize, kSize, kChannels},
-          {.outputs = 5, .kernel = kernel, .padding = (kernel - 1) / 2});
+          {kSize, kSize, kChannels}, {.outputs = 5, .kernel = kernel, .padding = (kernel - 1) / 2});
       computed(c, DType::f32, {ImageGrid::of(mesh.place()), &kHalos}, &mesh);
       const int neighbours = job.rank == 0 || job.rank == kRanks - 1 ? 1 : 2;
       const auto row = static_cast<double>(kSamples * kSize * kChannels) * sizeof(float);

@@ -143,14 +143,13 @@ Convolution make_convolution(const ConvolutionKey& key) {
   const Dims dilation{key.dilation - 1, key.dilation - 1};  // pixels that are skipped
   const Dims padding{key.top, key.left};
   // On the right and below: what the windows reach, which may be less than the padding.
-  const Dims padding_end{
-      (key.output_height - 1) * key.stride + (key.window_height - 1) * key.dilation + 1 -
-          key.height - key.top,
-      (key.output_width - 1) * key.stride + (key.window_width - 1) * key.dilation + 1 - key.width -
-          key.left};
+  const Dims padding_end{(key.output_height - 1) * key.stride +
+                             (key.window_height - 1) * key.dilation + 1 - key.height - key.top,
+                         (key.output_width - 1) * key.stride +
+                             (key.window_width - 1) * key.dilation + 1 - key.width - key.left};
   auto forward = onednn::primitive_descriptor<dnnl::convolution_forward>(
-      {}, dnnl::prop_kind::forward_training, kDirect, x, weight, bias, y, strides, dilation, padding,
-      padding_end);
+      {}, dnnl::prop_kind::forward_training, kDirect, x, weight, bias, y, strides, dilation,
+      padding, padding_end);
   if (key.kind == Kind::forward) {
     forward = sound(key, forward);
     const Descriptor best = forward.weights_desc();
@@ -214,8 +213,7 @@ void check(const ConvolutionShape& shape, ConstTensor x, ConstTensor y, int64_t 
            int64_t weight_cols) {
   require_shapes(x.cols == shape.input.size() && y.cols == shape.output().size() &&
                      x.rows == y.rows && x.dtype == y.dtype && x.contiguous() && y.contiguous() &&
-                     weight_rows == shape.outputs &&
-                     weight_cols == shape.weights(),
+                     weight_rows == shape.outputs && weight_cols == shape.weights(),
                  "convolution");
 }
 
@@ -286,7 +284,8 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
                                  Tensor weight_gradient, Arena& arena) {
   check(shape, x, dy, weight_gradient.rows, weight_gradient.cols);
   if (x.rows == 0) return;
-  if (x.dtype == DType::f64) return convolution_backward_weight_f64(shape, x, dy, weight_gradient, arena);
+  if (x.dtype == DType::f64)
+    return convolution_backward_weight_f64(shape, x, dy, weight_gradient, arena);
   const ArenaScope scope(arena);
   if (!onednn::computes_in(x.dtype)) {
     return cpu::convolution_backward_weight(shape, to_f32(x, arena), to_f32(dy, arena),

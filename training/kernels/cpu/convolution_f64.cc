@@ -127,8 +127,8 @@ void convolution_backward_weight_f64(const ConvolutionShape& shape, ConstTensor 
     const Tensor columns = columns_of(shape, x.row_range(sample, 1), arena);
     const ConstTensor outputs = as_pixels(shape, dy.row_range(sample, 1));
     for_each_group(shape, [&](const GroupParts& group) {
-      cpu::gemm(group.of_outputs(outputs), Transpose::yes, group.of_columns(columns),
-                Transpose::no, group.of_weights(weight_gradient), GemmMode::accumulate);
+      cpu::gemm(group.of_outputs(outputs), Transpose::yes, group.of_columns(columns), Transpose::no,
+                group.of_weights(weight_gradient), GemmMode::accumulate);
     });
   }
 }

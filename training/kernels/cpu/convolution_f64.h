@@ -1,4 +1,5 @@
-// Convolution in double precision, for gradient checks: im2col and a matrix product, image by image.
+// Convolution in double precision, for gradient checks: im2col and a matrix product, image by
+// image.
 #pragma once
 
 #include "training/kernels/convolution.h"

@@ -9,7 +9,8 @@ kernels::Pooling geometry(const PoolingShape& shape, ConstTensor x, ConstTensor 
   const ImageShape output = shape.output();
   const WindowTile windows = shape.windows();
   require_shapes(x.cols == shape.input.size() && y.cols == output.size() && x.rows == y.rows &&
-                     x.dtype == y.dtype && x.contiguous() && y.contiguous() && shape.window.dilation == 1,
+                     x.dtype == y.dtype && x.contiguous() && y.contiguous() &&
+                     shape.window.dilation == 1,
                  "pooling");
   return {.samples = x.rows,
           .height = shape.input.height,

@@ -158,7 +158,7 @@ class LocalSearch {
     if (run_.is_given("training.micro_batch")) {
       return {static_cast<int64_t>(run_.training.micro_batch)};
     }
-    if (traits.inputs == Inputs::images) return {static_cast<int64_t>(traits.micro_batch)};
+    if (are_images(traits.inputs)) return {static_cast<int64_t>(traits.micro_batch)};
     std::vector<int64_t> sizes;
     const auto batch = static_cast<int64_t>(run_.training.batch);
     for (int64_t size = 1; size * data <= batch && size <= kMostMicroBatch; size *= 2) {

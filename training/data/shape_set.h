@@ -1,0 +1,48 @@
+// Images of shapes on noise, each pixel with its class, that are made as they are asked for: data for
+// a first segmentation, and for measurements at any size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "training/data/data_set.h"
+
+namespace tutti::training {
+
+class ShapeSet : public DataSet {
+ public:
+  // Background, disc, square, triangle.
+  static constexpr int64_t kClasses = 4;
+
+  struct Options {
+    int64_t height = 64;
+    int64_t width = 64;
+    uint64_t count = 4096;  // to train on; an eighth as many besides to validate on
+    uint64_t seed = 1;
+  };
+  // "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]". Throws Error(invalid_argument) for what is not so.
+  static bool is_named(const std::string& name) { return name.starts_with("shapes:"); }
+  static Options parse(const std::string& name);
+
+  // `pixels`: whether each pixel has a target, or the image as a whole: the class of the shape that
+  // covers the most of it.
+  ShapeSet(const Options& options, bool pixels) : options_(options), pixels_(pixels) {}
+
+  int64_t height() const { return options_.height; }
+  int64_t width() const { return options_.width; }
+  int64_t classes() const { return kClasses; }
+  uint64_t size() const override { return options_.count; }
+  uint64_t validation_size() const override { return (options_.count + 7) / 8; }
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override;
+  void add_validation(uint64_t example, Batch& batch) const override;
+  uint64_t fingerprint() const override;
+
+ private:
+  void draw(uint64_t number, Batch& batch) const;
+
+  Options options_;
+  bool pixels_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,427 @@
+#include "training/models/unet.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+#include "training/models/normalized_convolution.h"
+#include "training/modules/features.h"
+#include "training/modules/loss.h"
+#include "training/modules/pooling.h"
+#include "training/modules/slots.h"
+
+namespace tutti::training {
+namespace {
+
+UNetConfig checked(const UNetConfig& config) {
+  const auto require = [](std::string_view what, int64_t value, int64_t least) {
+    if (value >= least) return;
+    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
+                {.remedy = cat("give at least ", least)});
+  };
+  require("number of channels", config.channels, 1);
+  require("number of classes", config.classes, 1);
+  require("number of widths", std::ssize(config.widths), 1);
+  for (const int64_t width : config.widths) require("width", width, 1);
+  // Halved so often, a pixel is left.
+  const int64_t halvings = std::ssize(config.widths) - 1;
+  require("number of widths", 30 - halvings, 1);
+  require("images' height", config.height, int64_t{1} << halvings);
+  require("images' width", config.width, int64_t{1} << halvings);
+  return config;
+}
+
+void describe(Schema& schema, UNetConfig& config) {
+  schema.add("widths", config.widths, "channels of each encoder, and of the bottom");
+  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
+      .role(kTrainingOnly);
+  // As the data has them.
+  schema.add("channels", config.channels, "of the images").flag("");
+  schema.add("height", config.height, "of the images").flag("");
+  schema.add("width", config.width, "of the images").flag("");
+  schema.add("classes", config.classes, "kinds of pixels").flag("");
+}
+
+const Described<UNetConfig> kUNet{"model", "kind", "unet", describe};
+
+ImageShape image_of(const UNetConfig& config) {
+  return {config.height, config.width, config.channels};
+}
+
+// Tensors side by side, row by row.
+Tensor beside(Pass& pass, std::span<const ConstTensor> parts) {
+  int64_t cols = 0;
+  for (const ConstTensor& part : parts) cols += part.cols;
+  const Tensor all = pass.arena.take(parts.front().dtype, parts.front().rows, cols);
+  int64_t at = 0;
+  for (const ConstTensor& part : parts) {
+    copy_rows(part, all.col_range(at, part.cols));
+    at += part.cols;
+  }
+  return all;
+}
+
+// Some columns by themselves.
+Tensor columns(Pass& pass, ConstTensor all, int64_t first, int64_t count) {
+  const Tensor own = pass.arena.take(all.dtype, all.rows, count);
+  copy_rows(all.col_range(first, count), own);
+  return own;
+}
+
+// Twice conv 3x3, bn, relu.
+class DoubleConvolution {
+ public:
+  struct Saved {
+    NormalizedConvolution::Saved first, second;
+  };
+
+  DoubleConvolution(ParameterTable& table, const std::string& name, const ImageShape& input,
+                    int64_t width, StatisticsReducer* reducer)
+      : first_(table, name + ".conv1", name + ".bn1", input, options(table, width),
+               {.relu = true, .reducer = reducer}),
+        second_(table, name + ".conv2", name + ".bn2", first_.convolution().output(),
+                options(table, width), {.relu = true, .reducer = reducer}) {}
+
+  ImageShape output() const { return second_.convolution().output(); }
+  int64_t output_size() const { return second_.convolution().output_size(); }
+  double multiplications() const {
+    return first_.convolution().multiplications() + second_.convolution().multiplications();
+  }
+  std::vector<NamedBuffer> buffers() {
+    std::vector<NamedBuffer> all = first_.buffers();
+    std::ranges::copy(second_.buffers(), std::back_inserter(all));
+    return all;
+  }
+
+  Tensor forward(Pass& pass, ConstTensor input, Saved& saved) {
+    return second_.forward(pass, first_.forward(pass, input, saved.first), saved.second);
+  }
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+    return first_.backward(pass, second_.backward(pass, output_gradient, saved.second),
+                           saved.first);
+  }
+  void backward_first(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+    first_.backward_first(pass, second_.backward(pass, output_gradient, saved.second),
+                          saved.first);
+  }
+
+ private:
+  static ConvolutionOptions options(const ParameterTable& table, int64_t width) {
+    return {.outputs = width, .padding = 1, .spatial = spatial_of(table.mesh())};
+  }
+
+  NormalizedConvolution first_, second_;
+};
+
+// What travels along is `along` values a sample.
+class UNetUnit : public Unit {
+ public:
+  UNetUnit(std::string name, int64_t along) : name_(std::move(name)), along_(along) {}
+
+  std::string name() const override { return name_; }
+  OutputShape output_shape() const override { return {1, output_size()}; }
+  virtual int64_t output_size() const = 0;  // of this rank's tile, with what travels along
+  virtual ImageShape output() const = 0;    // of whole images, without
+  virtual double multiplications() const = 0;
+  virtual std::vector<NamedBuffer> buffers() = 0;
+
+ protected:
+  int64_t along() const { return along_; }
+
+ private:
+  std::string name_;
+  int64_t along_;
+};
+
+// The first one takes the micro-batch's images.
+class EncoderUnit : public UNetUnit {
+ public:
+  EncoderUnit(ParameterTable& table, const std::string& name, const ImageShape& input,
+              int64_t width, bool is_first, int64_t along, StatisticsReducer* reducer)
+      : UNetUnit(name, along),
+        input_(input),
+        grid_(ImageGrid::of(table.mesh())),
+        is_first_(is_first),
+        layers_(table, name, input, width, reducer),
+        halving_(PoolingKind::max, layers_.output(), {.height = 2, .width = 2, .stride = 2},
+                 spatial_of(table.mesh())) {}
+
+  ImageShape output() const override { return halving_.output(); }
+  int64_t output_size() const override { return halving_.output_size() + kept() + along(); }
+  int64_t kept() const { return layers_.output_size(); }  // for the decoder
+  ImageShape kept_shape() const { return layers_.output(); }
+  double multiplications() const override { return layers_.multiplications(); }
+  std::vector<NamedBuffer> buffers() override { return layers_.buffers(); }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    const ConstTensor own = is_first_
+                                ? tile_of_features(pass, input_, grid_)
+                                : columns(pass, input, 0, grid_.own(input_).size());
+    const ConstTensor kept = layers_.forward(pass, own, saved.layers);
+    const ConstTensor halved = halving_.forward(pass, kept, saved.halving);
+    if (is_first_) return beside(pass, std::vector{halved, kept});
+    return beside(pass, std::vector{halved, kept, input.col_range(own.cols, along())});
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    Saved& saved = saved_[pass.slot];
+    const int64_t halved = halving_.output_size();
+    const Tensor gradient =
+        halving_.backward(pass, columns(pass, output_gradient, 0, halved), saved.halving);
+    add(gradient, columns(pass, output_gradient, halved, kept()), gradient);
+    if (is_first_) {
+      layers_.backward_first(pass, gradient, saved.layers);
+      return {};
+    }
+    const ConstTensor own = layers_.backward(pass, gradient, saved.layers);
+    return beside(pass, std::vector{own, output_gradient.col_range(halved + kept(), along())});
+  }
+
+ private:
+  struct Saved {
+    DoubleConvolution::Saved layers;
+    Pooling::Saved halving;
+  };
+
+  ImageShape input_;
+  ImageGrid grid_;
+  bool is_first_;
+  DoubleConvolution layers_;
+  Pooling halving_;
+  Slots<Saved> saved_;
+};
+
+class BottomUnit : public UNetUnit {
+ public:
+  BottomUnit(ParameterTable& table, const ImageShape& input, int64_t width, bool is_first,
+             int64_t along, StatisticsReducer* reducer)
+      : UNetUnit("bottom", along),
+        input_(input),
+        grid_(ImageGrid::of(table.mesh())),
+        is_first_(is_first),
+        layers_(table, "bottom", input, width, reducer) {}
+
+  ImageShape output() const override { return layers_.output(); }
+  int64_t output_size() const override { return layers_.output_size() + along(); }
+  double multiplications() const override { return layers_.multiplications(); }
+  std::vector<NamedBuffer> buffers() override { return layers_.buffers(); }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    DoubleConvolution::Saved& saved = saved_[pass.slot];
+    if (is_first_) return layers_.forward(pass, tile_of_features(pass, input_, grid_), saved);
+    const ConstTensor own = columns(pass, input, 0, grid_.own(input_).size());
+    const ConstTensor output = layers_.forward(pass, own, saved);
+    return beside(pass, std::vector{output, input.col_range(own.cols, along())});
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    DoubleConvolution::Saved& saved = saved_[pass.slot];
+    const int64_t size = layers_.output_size();
+    const ConstTensor gradient = columns(pass, output_gradient, 0, size);
+    if (is_first_) {
+      layers_.backward_first(pass, gradient, saved);
+      return {};
+    }
+    const ConstTensor own = layers_.backward(pass, gradient, saved);
+    return beside(pass, std::vector{own, output_gradient.col_range(size, along())});
+  }
+
+ private:
+  ImageShape input_;
+  ImageGrid grid_;
+  bool is_first_;
+  DoubleConvolution layers_;
+  Slots<DoubleConvolution::Saved> saved_;
+};
+
+// Doubles the image, puts the encoder's channels beside its own, and halves their number.
+class DecoderUnit : public UNetUnit {
+ public:
+  DecoderUnit(ParameterTable& table, const std::string& name, const ImageShape& input,
+              const ImageShape& kept, int64_t along, StatisticsReducer* reducer)
+      : UNetUnit(name, along),
+        input_size_(ImageGrid::of(table.mesh()).own(input).size()),
+        kept_(ImageGrid::of(table.mesh()).own(kept)),
+        doubling_(table, name + ".up", input,
+                  {.outputs = kept.channels,
+                   .kernel = 2,
+                   .stride = 2,
+                   .spatial = spatial_of(table.mesh())},
+                  kept.height % 2, kept.width % 2),
+        layers_(table, name, {kept.height, kept.width, 2 * kept.channels}, kept.channels,
+                reducer) {}
+
+  ImageShape output() const override { return layers_.output(); }
+  int64_t output_size() const override { return layers_.output_size() + along(); }
+  double multiplications() const override {
+    return doubling_.multiplications() + layers_.multiplications();
+  }
+  std::vector<NamedBuffer> buffers() override { return layers_.buffers(); }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    const ConstTensor own = columns(pass, input, 0, input_size_);
+    const ConstTensor kept = columns(pass, input, input_size_, kept_.size());
+    const ConstTensor doubled = doubling_.forward(pass, own, saved.doubling);
+    const ConstTensor both =
+        beside(pass, std::vector{as_pixels(doubled), as_pixels(kept)})
+            .reshaped(input.rows, 2 * kept_.size());
+    const ConstTensor output = layers_.forward(pass, both, saved.layers);
+    return beside(pass,
+                  std::vector{output, input.col_range(input_size_ + kept_.size(), along())});
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    Saved& saved = saved_[pass.slot];
+    const int64_t size = layers_.output_size();
+    const Tensor both =
+        layers_.backward(pass, columns(pass, output_gradient, 0, size), saved.layers);
+    const Tensor pixels = both.reshaped(both.rows * kept_.pixels(), 2 * kept_.channels);
+    const auto half = [&](int64_t first) {
+      return columns(pass, pixels, first, kept_.channels).reshaped(both.rows, kept_.size());
+    };
+    const ConstTensor own = doubling_.backward(pass, half(0), saved.doubling);
+    return beside(pass, std::vector{own, ConstTensor(half(kept_.channels)),
+                                    output_gradient.col_range(size, along())});
+  }
+
+ private:
+  struct Saved {
+    TransposedConvolution::Saved doubling;
+    DoubleConvolution::Saved layers;
+  };
+
+  ConstTensor as_pixels(ConstTensor images) const {
+    return images.reshaped(images.rows * kept_.pixels(), kept_.channels);
+  }
+
+  int64_t input_size_;  // of this rank's tile
+  ImageShape kept_;     // the tile's
+  TransposedConvolution doubling_;
+  DoubleConvolution layers_;
+  Slots<Saved> saved_;
+};
+
+// The targets of the pixels of a rank's tile.
+std::vector<int32_t> own_targets(const MicroBatch& batch, const ImageShape& image,
+                                 const Rectangle& tile) {
+  std::vector<int32_t> own;
+  if (batch.targets.empty()) return own;
+  if (std::ssize(batch.targets) != batch.samples * image.pixels()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the micro-batch has ", batch.targets.size(), " targets for ", batch.samples,
+                    " images of ", image.height, " x ", image.width, " pixels"),
+                {.remedy = "give each pixel a target"});
+  }
+  for (int64_t sample = 0; sample < batch.samples; ++sample) {
+    for (int64_t row = 0; row < tile.rows.count; ++row) {
+      const int64_t first = sample * image.pixels() + (tile.rows.first + row) * image.width;
+      const auto from = batch.targets.subspan(static_cast<size_t>(first + tile.columns.first),
+                                              static_cast<size_t>(tile.columns.count));
+      own.insert(own.end(), from.begin(), from.end());
+    }
+  }
+  return own;
+}
+
+class UNetHeadUnit : public Unit {
+ public:
+  UNetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)
+      : image_(input),
+        tile_(ImageGrid::of(table.mesh()).tile(input)),
+        classes_(classes),
+        layer_(table, "head", input,
+               {.outputs = classes, .kernel = 1, .bias = true, .spatial = spatial_of(table.mesh())}) {
+  }
+
+  double multiplications() const { return layer_.multiplications(); }
+  std::string name() const override { return "head"; }
+  OutputShape output_shape() const override { return {tile_.pixels(), classes_}; }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    saved.targets = own_targets(*pass.batch, image_, tile_);
+    const Tensor logits = layer_.forward(pass, input, saved.layer);
+    return saved.loss.forward(pass, logits.reshaped(input.rows * tile_.pixels(), classes_),
+                              saved.targets);
+  }
+
+  Tensor backward(Pass& pass, ConstTensor) override {
+    Saved& saved = saved_[pass.slot];
+    const Tensor gradient = saved.loss.backward(pass);
+    return layer_.backward(pass, gradient.reshaped(pass.batch->samples, layer_.output_size()),
+                           saved.layer);
+  }
+
+ private:
+  struct Saved {
+    Convolution::Saved layer;
+    LossPart loss;
+    std::vector<int32_t> targets;
+  };
+
+  ImageShape image_;
+  Rectangle tile_;
+  int64_t classes_;
+  Convolution layer_;
+  Slots<Saved> saved_;
+};
+
+}  // namespace
+
+UNet::UNet(const UNetConfig& config, StatisticsReducer* reducer, const MeshPlace& place)
+    : Model(place), config_(checked(config)) {
+  ImageShape shape = image_of(config_);
+  std::vector<const EncoderUnit*> encoders;
+  int64_t along = 0;
+  const auto added = [&] {
+    auto& unit = static_cast<UNetUnit&>(*units_.back());
+    append_buffers(buffers_, unit.buffers(), static_cast<int>(units_.size()) - 1);
+    multiplications_ += unit.multiplications();
+    shape = unit.output();
+  };
+  for (size_t i = 0; i + 1 < config_.widths.size(); ++i) {
+    add_unit<EncoderUnit>(cat("enc", i), shape, config_.widths[i], i == 0, along, reducer);
+    encoders.push_back(static_cast<const EncoderUnit*>(units_.back().get()));
+    along += encoders.back()->kept();
+    added();
+  }
+  add_unit<BottomUnit>(shape, config_.widths.back(), encoders.empty(), along, reducer);
+  added();
+  for (size_t i = encoders.size(); i-- > 0;) {
+    along -= encoders[i]->kept();
+    add_unit<DecoderUnit>(cat("dec", i), shape, encoders[i]->kept_shape(), along, reducer);
+    added();
+  }
+  add_unit<UNetHeadUnit>(shape, config_.classes);
+  multiplications_ += static_cast<UNetHeadUnit&>(*units_.back()).multiplications();
+}
+
+Json UNet::configuration() const { return kUNet.write(config_); }
+
+int64_t UNet::targets_in(const MicroBatch& batch) const {
+  const ImageShape image = image_of(config_);
+  const Rectangle tile = ImageGrid::of(parameters_.mesh()).tile(image);
+  if (batch.targets.empty()) return batch.samples * tile.pixels();
+  return std::ranges::count_if(own_targets(batch, image, tile),
+                               [](int32_t target) { return target >= 0; });
+}
+
+ModelKind unet_kind() {
+  return model_kind<UNetConfig>(
+      "of images, for the class of each pixel",
+      {.inputs = Inputs::images_of_pixels, .batch = 16, .micro_batch = 8, .adam_rate = 3e-3}, kUNet,
+      [](const UNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
+        return std::make_unique<UNet>(config, context.reducer(config.sync_batch_norm),
+                                      context.place);
+      });
+}
+
+}  // namespace tutti::training

@@ -11,6 +11,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "training/core/random.h"
+#include "training/data/shape_set.h"
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training::testing {
@@ -192,6 +193,7 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
   if (run.resnet) {
     return std::make_unique<ResNet>(*run.resnet, statistics, place);
   }
+  if (run.unet) return std::make_unique<UNet>(*run.unet, statistics, place);
   if (run.mlp) return std::make_unique<MlpModel>(*run.mlp);
   return std::make_unique<Gpt>(run.model);
 }
@@ -199,6 +201,10 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
 std::unique_ptr<DataSet> make_data(const TinyRun& run) {
   if (run.other_data) return run.other_data();
   if (run.resnet) return std::make_unique<TinyImages>(*run.resnet);
+  if (run.unet) {
+    return std::make_unique<ShapeSet>(
+        ShapeSet::Options{.height = run.unet->height, .width = run.unet->width, .count = 64}, true);
+  }
   if (run.mlp) return std::make_unique<NextToken>(sample_tokens(), run.mlp->context);
   return std::make_unique<TokenWindows>(sample_tokens(), run.model.context, 1);
 }

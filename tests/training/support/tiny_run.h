@@ -16,6 +16,7 @@
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
 #include "training/models/resnet.h"
+#include "training/models/unet.h"
 #include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/rank_statistics.h"
@@ -47,6 +48,7 @@ struct TinyRun {
   // In place of it, on the same text, or on images of noise whose mean tells their class.
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
+  std::optional<UNetConfig> unet;  // on images of shapes
   // Or others.
   std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
   std::function<std::unique_ptr<DataSet>()> other_data;

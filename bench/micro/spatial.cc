@@ -68,12 +68,10 @@ class Layer {
 
   double forward() {
     arena_.release(0);
-    return seconds_of(
-        [&] { convolution_.forward(pass_, matrix(x_, batch_.samples), saved_); });
+    return seconds_of([&] { convolution_.forward(pass_, matrix(x_, batch_.samples), saved_); });
   }
   double backward() {
-    return seconds_of(
-        [&] { convolution_.backward(pass_, matrix(dy_, batch_.samples), saved_); });
+    return seconds_of([&] { convolution_.backward(pass_, matrix(dy_, batch_.samples), saved_); });
   }
   // Nothing else meanwhile.
   double halo() {
@@ -114,9 +112,7 @@ void measure(Mesh& mesh, const Options& options, int64_t size) {
   Communicator& world = mesh.world();
   Layer whole(options, size, {}, nullptr);
   Layer tile(options, size, {ImageGrid::of(mesh.place()), &kHalos}, &mesh);
-  const auto waited = [&] {
-    return std::chrono::duration<double>(mesh.said().waited).count();
-  };
+  const auto waited = [&] { return std::chrono::duration<double>(mesh.said().waited).count(); };
   Times alone, cut;
   for (int turn = -2; turn < options.turns; ++turn) {  // the first two are not counted
     Times now;
@@ -146,8 +142,8 @@ void measure(Mesh& mesh, const Options& options, int64_t size) {
   std::printf("%5ld  %9.2f %9.2f %6.2f  %9.2f %9.2f %6.2f  %8.3f %7.0f%%\n", size,
               1e3 * median(alone.forward), 1e3 * median(cut.forward),
               median(alone.forward) / median(cut.forward), 1e3 * median(alone.backward),
-              1e3 * median(cut.backward), median(alone.backward) / median(cut.backward),
-              1e3 * halo, 100 * std::max(0.0, 1 - waiting / halo));
+              1e3 * median(cut.backward), median(alone.backward) / median(cut.backward), 1e3 * halo,
+              100 * std::max(0.0, 1 - waiting / halo));
 }
 
 void run(const Options& options) {
@@ -158,9 +154,10 @@ void run(const Options& options) {
   Mesh mesh(world, {.data = 1, .spatial = {ranks, 1}});
   mesh.along(Axis::spatial);
   if (world.rank() == 0) {
-    std::printf("       forward, ms                 backward, ms                halo\n"
-                " size    1 rank   %d ranks   gain     1 rank   %d ranks   gain        ms   hidden\n",
-                ranks, ranks);
+    std::printf(
+        "       forward, ms                 backward, ms                halo\n"
+        " size    1 rank   %d ranks   gain     1 rank   %d ranks   gain        ms   hidden\n",
+        ranks, ranks);
   }
   for (const int64_t size : options.sizes) measure(mesh, options, size);
 }

@@ -23,7 +23,7 @@ using Shape = std::vector<int64_t>;
 MeshPlace place_of(int tensor_ranks, int tensor_place, int expert_ranks = 1, int expert_place = 0) {
   MeshPlace place;
   place.sizes = {tensor_ranks, 1, 1, expert_ranks, 1, 1};
-  place.places = {tensor_place, 0, expert_place, 0, 0};
+  place.places = {tensor_place, 0, 0, expert_place, 0, 0};
   return place;
 }
 
@@ -158,7 +158,7 @@ TEST(Placement, GradientsAreSummedAlongTheBatchUnlessOneRankHasThem) {
   EXPECT_EQ((Placement{.partial = {Axis::tensor}}).summed_over(),
             kBatchAxes | AxisSet{Axis::tensor});
   const Placement owned{.owner = {{Axis::tensor, Axis::expert}, 1}};
-  EXPECT_EQ(owned.summed_over(), (AxisSet{Axis::context, Axis::data}));
+  EXPECT_EQ(owned.summed_over(), (AxisSet{Axis::context, Axis::spatial, Axis::data}));
 }
 
 // GPT-2's c_attn: queries, keys and values are packed; with grouped queries there are fewer keys.
@@ -275,7 +275,7 @@ TEST(Axes, SetsAreValues) {
   EXPECT_EQ(kBoth.without({Axis::data, Axis::tensor}), AxisSet{Axis::context});
   EXPECT_EQ((AxisSet{Axis::data} | AxisSet{Axis::context}), kBoth);
   EXPECT_EQ((AxisSet::all() & kBoth), kBoth);
-  EXPECT_EQ(kBatchAxes, (kBoth | AxisSet{Axis::expert}));
+  EXPECT_EQ(kBatchAxes, (kBoth | AxisSet{Axis::expert, Axis::spatial}));
 }
 
 }  // namespace

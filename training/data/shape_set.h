@@ -1,5 +1,5 @@
-// Images of shapes on noise, each pixel with its class, that are made as they are asked for: data for
-// a first segmentation, and for measurements at any size.
+// Images of shapes on noise, each pixel with its class, that are made as they are asked for: data
+// for a first segmentation, and for measurements at any size.
 #pragma once
 
 #include <cstdint>

@@ -107,8 +107,7 @@ class DoubleConvolution {
                            saved.first);
   }
   void backward_first(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
-    first_.backward_first(pass, second_.backward(pass, output_gradient, saved.second),
-                          saved.first);
+    first_.backward_first(pass, second_.backward(pass, output_gradient, saved.second), saved.first);
   }
 
  private:
@@ -161,9 +160,8 @@ class EncoderUnit : public UNetUnit {
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
-    const ConstTensor own = is_first_
-                                ? tile_of_features(pass, input_, grid_)
-                                : columns(pass, input, 0, grid_.own(input_).size());
+    const ConstTensor own = is_first_ ? tile_of_features(pass, input_, grid_)
+                                      : columns(pass, input, 0, grid_.own(input_).size());
     const ConstTensor kept = layers_.forward(pass, own, saved.layers);
     const ConstTensor halved = halving_.forward(pass, kept, saved.halving);
     if (is_first_) return beside(pass, std::vector{halved, kept});
@@ -255,8 +253,8 @@ class DecoderUnit : public UNetUnit {
                    .stride = 2,
                    .spatial = spatial_of(table.mesh())},
                   kept.height % 2, kept.width % 2),
-        layers_(table, name, {kept.height, kept.width, 2 * kept.channels}, kept.channels,
-                reducer) {}
+        layers_(table, name, {kept.height, kept.width, 2 * kept.channels}, kept.channels, reducer) {
+  }
 
   ImageShape output() const override { return layers_.output(); }
   int64_t output_size() const override { return layers_.output_size() + along(); }
@@ -270,12 +268,10 @@ class DecoderUnit : public UNetUnit {
     const ConstTensor own = columns(pass, input, 0, input_size_);
     const ConstTensor kept = columns(pass, input, input_size_, kept_.size());
     const ConstTensor doubled = doubling_.forward(pass, own, saved.doubling);
-    const ConstTensor both =
-        beside(pass, std::vector{as_pixels(doubled), as_pixels(kept)})
-            .reshaped(input.rows, 2 * kept_.size());
+    const ConstTensor both = beside(pass, std::vector{as_pixels(doubled), as_pixels(kept)})
+                                 .reshaped(input.rows, 2 * kept_.size());
     const ConstTensor output = layers_.forward(pass, both, saved.layers);
-    return beside(pass,
-                  std::vector{output, input.col_range(input_size_ + kept_.size(), along())});
+    return beside(pass, std::vector{output, input.col_range(input_size_ + kept_.size(), along())});
   }
 
   Tensor backward(Pass& pass, ConstTensor output_gradient) override {
@@ -337,9 +333,9 @@ class UNetHeadUnit : public Unit {
       : image_(input),
         tile_(ImageGrid::of(table.mesh()).tile(input)),
         classes_(classes),
-        layer_(table, "head", input,
-               {.outputs = classes, .kernel = 1, .bias = true, .spatial = spatial_of(table.mesh())}) {
-  }
+        layer_(
+            table, "head", input,
+            {.outputs = classes, .kernel = 1, .bias = true, .spatial = spatial_of(table.mesh())}) {}
 
   double multiplications() const { return layer_.multiplications(); }
   std::string name() const override { return "head"; }

@@ -11,7 +11,8 @@
 // Each unit but the head is two times conv 3x3, bn, relu; between two there is one tensor, in which
 // what the decoder will need of the encoder travels along:
 //
-//   enc0 -> [x1 | y0] -> enc1 -> [x2 | y1 | y0] -> bottom -> [z | y1 | y0] -> dec1 -> [z | y0] -> ...
+//   enc0 -> [x1 | y0] -> enc1 -> [x2 | y1 | y0] -> bottom -> [z | y1 | y0] -> dec1 -> [z | y0] ->
+//   ...
 #pragma once
 
 #include <cstdint>
@@ -34,9 +35,9 @@ struct UNetConfig {
 class UNet : public Model {
  public:
   // For a rank of a mesh, over which images are cut along the spatial axis, and units into stages.
-  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of images
-  // that are cut at least those along the spatial axis. Throws Error(invalid_argument) for sizes
-  // that make no sense.
+  // With a reducer, which outlives the model, batch statistics are those of all its ranks: of
+  // images that are cut at least those along the spatial axis. Throws Error(invalid_argument) for
+  // sizes that make no sense.
   explicit UNet(const UNetConfig& config, StatisticsReducer* reducer = nullptr,
                 const MeshPlace& place = {});
 

@@ -12,7 +12,7 @@ namespace {
 using Exchange = HaloMessages::Exchange;
 
 ConvolutionShape checked(const ConvolutionShape& shape) {
-  static_cast<void>(shape.output());  // throws for what does not fit
+  output_shape(shape.input, shape.window, shape.outputs);  // throws for what does not fit
   if (shape.groups >= 1 && shape.input.channels % shape.groups == 0 &&
       shape.outputs % shape.groups == 0) {
     return shape;

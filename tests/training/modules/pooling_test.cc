@@ -76,18 +76,16 @@ TEST(PoolingTest, Values) {
   }
 }
 
-TEST(PoolingTest, GlobalAverage) {
+TEST(GlobalAverageTest, IsTheMeanOfEachChannel) {
   const ImageShape input{2, 4, 70};  // more channels than are taken at once
-  const Pooling pooling = Pooling::global_average(input);
-  EXPECT_EQ(pooling.output(), (ImageShape{1, 1, 70}));
+  const GlobalAverage average(input);
   HostTensor x(DType::f32, 2, input.size());
   for (int64_t i = 0; i < 2 * input.size(); ++i) {
     const int64_t channel = i % 70;
     set(x, i / input.size(), i % input.size(), static_cast<double>(channel + i / 70 % 8));
   }
   TestPass test(DType::f32);
-  Pooling::Saved saved;
-  const std::vector<double> y = doubles(pooling.forward(test.pass, x, saved));
+  const std::vector<double> y = doubles(average.forward(test.pass, x));
   for (size_t i = 0; i < 140; ++i) ASSERT_EQ(y[i], static_cast<double>(i % 70) + 3.5);
 }
 

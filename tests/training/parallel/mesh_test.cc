@@ -105,12 +105,13 @@ TEST(MeshTest, OneAxisMayBeOpen) {
   const auto sizes = [](const MeshShape& shape, int ranks) {
     return mesh_place(shape, ranks).sizes;
   };
-  EXPECT_THAT(sizes({}, 6), ElementsAre(1, 1, 1, 6, 1));
-  EXPECT_THAT(sizes({.pipeline = 3}, 6), ElementsAre(1, 1, 1, 2, 3));
-  EXPECT_THAT(sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 1, 1, 2, 3));
-  EXPECT_THAT(sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 1, 1, 2, 3));
-  EXPECT_THAT(sizes({.context = 3, .expert = 2}, 12), ElementsAre(1, 3, 2, 2, 1));
-  EXPECT_THAT(sizes({}, 1), ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(sizes({}, 6), ElementsAre(1, 1, 1, 1, 6, 1));
+  EXPECT_THAT(sizes({.pipeline = 3}, 6), ElementsAre(1, 1, 1, 1, 2, 3));
+  EXPECT_THAT(sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 1, 1, 1, 2, 3));
+  EXPECT_THAT(sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 1, 1, 1, 2, 3));
+  EXPECT_THAT(sizes({.context = 3, .expert = 2}, 12), ElementsAre(1, 3, 1, 2, 2, 1));
+  EXPECT_THAT(sizes({.spatial = {2, 3}}, 12), ElementsAre(1, 1, 6, 1, 2, 1));
+  EXPECT_THAT(sizes({}, 1), ElementsAre(1, 1, 1, 1, 1, 1));
 }
 
 // Over data ranks where their number allows, else over context or tensor ranks too.

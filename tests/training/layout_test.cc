@@ -240,7 +240,8 @@ TEST(ParameterGroups, AnExpertsAreSummedOverTheRanksThatHaveIt) {
       placed(8, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::expert}, 0}}, 2)};
   const GroupTable table = parameter_groups(specs, {0, 1, 2});
   EXPECT_EQ(table.group_of, (std::vector<int>{0, 1, 1}));
-  EXPECT_EQ(table.axes, (std::vector<AxisSet>{kBatchAxes, {Axis::context, Axis::data}}));
+  EXPECT_EQ(table.axes,
+            (std::vector<AxisSet>{kBatchAxes, {Axis::context, Axis::spatial, Axis::data}}));
 }
 
 // Ranks have experts of different sizes: the buckets of the others are the same all the same.

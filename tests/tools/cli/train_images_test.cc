@@ -16,8 +16,9 @@ class TrainImages : public Cli {
  protected:
   // The losses of the steps of a small run, by its own log.
   std::vector<double> losses(const Words& more) const {
-    Words words = {"train", "--data",   "shapes:18x14:64", "--batch", "8", "--micro-batch", "4",
-                   "--widths", "4", "6", "--json", path("log"), "--log-every", "1"};
+    Words words = {"train",         "--data",    "shapes:18x14:64", "--batch", "8",
+                   "--micro-batch", "4",         "--widths",        "4",       "6",
+                   "--json",        path("log"), "--log-every",     "1"};
     words.insert(words.end(), more.begin(), more.end());
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;

@@ -23,8 +23,7 @@ TEST(ShapeSetTest, IsNamedByItsSizes) {
   for (const char* name : {"shapes:", "shapes:32", "shapes:32x", "shapes:3x32", "shapes:32x8193",
                            "shapes:32x32:0", "shapes:32x32:-1", "shapes:32x32:8:1:1",
                            "shapes:32x32x32", "shapes:99999999999999999999x32"}) {
-    EXPECT_THAT(error_of([&] { ShapeSet::parse(name); }), HasSubstr("shapes:HEIGHTxWIDTH"))
-        << name;
+    EXPECT_THAT(error_of([&] { ShapeSet::parse(name); }), HasSubstr("shapes:HEIGHTxWIDTH")) << name;
   }
 }
 

@@ -58,14 +58,17 @@ int MPI_Win_free(MPI_Win* win) {
   return PMPI_Win_free(win);
 }
 
+// The handle has no memory, and is allocated in any case.
 int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
+  static int created = MPI_WIN_FLAVOR_CREATE;
   ServedWindow* const window = served(win);
-  if (window == nullptr || (key != MPI_WIN_BASE && key != MPI_WIN_SIZE)) {
-    return PMPI_Win_get_attr(win, key, value, flag);
-  }
+  void* own = nullptr;
+  if (window != nullptr && key == MPI_WIN_BASE) own = window->memory();
+  if (window != nullptr && key == MPI_WIN_SIZE) own = window->bytes();
+  if (window != nullptr && key == MPI_WIN_CREATE_FLAVOR && !window->is_allocated()) own = &created;
+  if (own == nullptr) return PMPI_Win_get_attr(win, key, value, flag);
   *flag = 1;
-  *static_cast<void**>(value) = key == MPI_WIN_BASE ? static_cast<void*>(window->memory())
-                                                    : static_cast<void*>(window->bytes());
+  *static_cast<void**>(value) = own;
   return MPI_SUCCESS;
 }
 

@@ -128,10 +128,8 @@ class WindowMaking {
   int give_handle(std::unique_ptr<ServedWindow> window, void* base) {
     const int unit = static_cast<int>(window->part(window->rank()).unit);
     void* nothing = nullptr;
-    const int status =
-        call_ == Call::win_allocate
-            ? PMPI_Win_allocate(0, unit, info_, comm_, static_cast<void*>(&nothing), win_)
-            : PMPI_Win_create(nullptr, 0, unit, info_, comm_, win_);
+    // Open MPI has no window of Win_create on some communicators.
+    const int status = PMPI_Win_allocate(0, unit, info_, comm_, static_cast<void*>(&nothing), win_);
     if (status != MPI_SUCCESS) return status;
     if (base != nullptr) *static_cast<void**>(base) = window->memory();
     window->set_handle(*win_);

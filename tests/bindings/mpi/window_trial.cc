@@ -17,8 +17,11 @@ bool is_passive(WindowTrial::Epoch epoch) {
 
 }  // namespace
 
-WindowTrial::WindowTrial(const Group& group, Dice& dice, Source source)
-    : group_(group), dice_(dice), source_(source) {
+WindowTrial::WindowTrial(const Group& group, Dice& dice, Scope scope)
+    : group_(group),
+      dice_(dice),
+      scope_(scope),
+      source_(static_cast<Source>(dice.draw(scope == Scope::served ? 2 : 3))) {
   cell_ = dice_.draw(6) == 0 ? kLargeCell : kSmallCell;
   for (int rank = 0; rank < group_.size; ++rank) {
     cells_.push_back(static_cast<size_t>(dice_.draw(4)));  // none for some
@@ -27,16 +30,16 @@ WindowTrial::WindowTrial(const Group& group, Dice& dice, Source source)
     kinds_.emplace_back(cells_.back());
     seeds_.emplace_back(cells_.back());
   }
-  make_window(source);
+  make_window();
   check_attributes();
 }
 
-void WindowTrial::make_window(Source source) {
+void WindowTrial::make_window() {
   const auto own = static_cast<size_t>(group_.rank);
   const auto bytes = static_cast<MPI_Aint>(models_[own].size());
   const int unit = units_[own];
   [[maybe_unused]] const bool large = dice_.flip();
-  if (source == allocated) {
+  if (source_ == allocated) {
 #if MPI_VERSION >= 4
     if (large) {
       MPI_Win_allocate_c(bytes, unit, MPI_INFO_NULL, group_.comm, static_cast<void*>(&memory_),
@@ -47,7 +50,7 @@ void WindowTrial::make_window(Source source) {
     MPI_Win_allocate(bytes, unit, MPI_INFO_NULL, group_.comm, static_cast<void*>(&memory_), &win_);
     return;
   }
-  if (source == of_library_memory) {
+  if (source_ == of_library_memory) {
     if (bytes > 0) MPI_Alloc_mem(bytes, MPI_INFO_NULL, static_cast<void*>(&memory_));
   } else {
     programs_.resize(models_[own].size());
@@ -86,13 +89,18 @@ void WindowTrial::check_attributes() {
 
 // ---- what is drawn
 
-void WindowTrial::draw(Epoch epoch) {
-  epoch_ = epoch;
+void WindowTrial::draw() {
+  const bool by_fences = dice_.flip() || scope_ == Scope::careful;
+  epoch_ = by_fences ? fences : static_cast<Epoch>(dice_.draw(4));
+  const auto kinds = static_cast<int64_t>(all_kinds().size());
   accesses_.clear();
   for (int target = 0; target < group_.size; ++target) {
     for (size_t i = 0; i < cells_[static_cast<size_t>(target)]; ++i) {
-      kinds_[static_cast<size_t>(target)][i] =
-          &all_kinds()[static_cast<size_t>(dice_.draw(static_cast<int64_t>(all_kinds().size())))];
+      const Kind* kind = nullptr;
+      do {
+        kind = &all_kinds()[static_cast<size_t>(dice_.draw(kinds))];
+      } while (scope_ == Scope::careful && std::ranges::count(kind->mask, false) > 0);
+      kinds_[static_cast<size_t>(target)][i] = kind;
       seeds_[static_cast<size_t>(target)][i] = dice_.common();
       draw_cell(target, i * cell_);
     }
@@ -121,7 +129,8 @@ Access WindowTrial::draw_access(int target, size_t start, const Kind& kind, bool
 // What MPI allows to be concurrent: one write, or reads, or updates by one operator.
 void WindowTrial::draw_cell(int target, size_t start) {
   const Kind& kind = *kinds_[static_cast<size_t>(target)][start / cell_];
-  const int64_t what = dice_.draw(5);
+  const bool careful = scope_ == Scope::careful;
+  const int64_t what = dice_.draw(careful ? (source_ == allocated ? 3 : 2) : 5);
   const MPI_Op op =
       kind.ops.empty()
           ? MPI_REPLACE
@@ -134,6 +143,7 @@ void WindowTrial::draw_cell(int target, size_t start) {
     if (what == 2) {
       access.call = Access::accumulate;
       access.op = op;
+      if (careful) access.origin_form = access.target_form = 0;
     }
     if (what >= 3) {
       const MPI_Op some[] = {op, MPI_REPLACE, MPI_NO_OP};

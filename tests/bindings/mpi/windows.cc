@@ -2,7 +2,7 @@
 // needs atomic updates and locks. Rank 0 prints a digest of what the windows held, which is the
 // same with every MPI library.
 //
-//   windows ROUNDS SEED
+//   windows ROUNDS SEED [served|careful]     Scope
 //   windows killed       the last rank is killed while others wait for its lock
 #include <mpi.h>
 
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <string>
 
 #include "tests/bindings/mpi/window_trial.h"
 
@@ -20,16 +21,11 @@ namespace {
 
 constexpr int kEpochsOfAWindow = 4;
 
-uint64_t run_windows(const Group& group, Dice& dice) {
+uint64_t run_windows(const Group& group, Dice& dice, Scope scope) {
   std::vector<std::unique_ptr<WindowTrial>> trials(static_cast<size_t>(1 + dice.draw(2)));
-  for (auto& trial : trials) {
-    const auto source = static_cast<WindowTrial::Source>(dice.draw(WindowTrial::kSources));
-    trial = std::make_unique<WindowTrial>(group, dice, source);
-  }
+  for (auto& trial : trials) trial = std::make_unique<WindowTrial>(group, dice, scope);
   for (int i = 0; i < kEpochsOfAWindow; ++i) {
-    for (auto& trial : trials) {
-      trial->draw(static_cast<WindowTrial::Epoch>(dice.flip() ? 0 : dice.draw(4)));
-    }
+    for (auto& trial : trials) trial->draw();
     for (auto& trial : trials) trial->open();
     for (auto& trial : trials) trial->access();
     for (auto& trial : trials) trial->close();
@@ -40,7 +36,7 @@ uint64_t run_windows(const Group& group, Dice& dice) {
   return digest;
 }
 
-void run_random(int64_t rounds, uint64_t seed) {
+void run_random(int64_t rounds, uint64_t seed, Scope scope) {
   const Group world("world", MPI_COMM_WORLD);
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm reverse = MPI_COMM_NULL;
@@ -53,7 +49,12 @@ void run_random(int64_t rounds, uint64_t seed) {
   for (int64_t round = 0; round < rounds; ++round) {
     const Group& group = groups[static_cast<size_t>(dice.draw(3))];
     std::mt19937_64 next(dice.common());
-    digest = digest * 31 + run_windows(group, dice);
+    // A window of one rank is not Tutti's; and Open MPI 4.1 takes windows for each other that two
+    // halves make at the same time.
+    const bool is_odd_half = &group == &groups[1] && world.rank % 2 != 0;
+    if (scope == Scope::all || (group.size > 1 && !is_odd_half)) {
+      digest = digest * 31 + run_windows(group, dice, scope);
+    }
     dice.common = next;
     if (wrong == 0) continue;
     std::fprintf(stderr, "in round %ld of seed %lu\n", round, seed);
@@ -196,7 +197,10 @@ void be_killed(const Group& group) {
   const int last = group.size - 1;
   if (group.rank == last) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, counters.win());
   MPI_Barrier(group.comm);
-  if (group.rank == last) std::raise(SIGKILL);
+  if (group.rank == last) {
+    unlink_shared_memory();
+    std::raise(SIGKILL);
+  }
   MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, counters.win());
 }
 
@@ -213,7 +217,12 @@ int main(int argc, char** argv) {
   }
   const int64_t rounds = argc > 1 ? std::atol(argv[1]) : 50;
   const auto seed = static_cast<uint64_t>(argc > 2 ? std::atol(argv[2]) : 1);
-  run_random(rounds, seed);
+  const std::string scope = argc > 3 ? argv[3] : "";
+  run_random(rounds, seed,
+             scope == "served"    ? Scope::served
+             : scope == "careful" ? Scope::careful
+                                  : Scope::all);
+  if (scope == "careful") return finish();
   draw_tickets(world);
   count_under_locks(world);
   send_within_epochs(world);

@@ -39,6 +39,14 @@ bool is_refused_elements(const Elements& elements) {
                          window.part(target.rank).bytes, " bytes"));
 }
 
+[[noreturn]] void refuse_type() {
+  throw ClassedError(MPI_ERR_TYPE, "MPI does not define this call for this type");
+}
+
+[[noreturn]] void refuse_operator() {
+  throw ClassedError(MPI_ERR_OP, "MPI does not define this operator here for this type");
+}
+
 [[noreturn]] void refuse_counts(uint64_t bytes, uint64_t others) {
   throw ClassedError(MPI_ERR_TRUNCATE,
                      cat(bytes, " bytes do not fit ", others, " bytes of the target"));
@@ -114,6 +122,12 @@ MPI_Datatype base_of(MPI_Datatype type) {
   return base;
 }
 
+MPI_Datatype combined_type(MPI_Datatype type) {
+  const MPI_Datatype base = common_size(type) != 0 ? type : base_of(type);
+  if (base == MPI_DATATYPE_NULL) refuse_type();
+  return base;
+}
+
 // Elements of a base type one behind the other: where they are, or a copy aside.
 class Row {
  public:
@@ -158,11 +172,19 @@ class Update {
       : keeps_(op == MPI_NO_OP),
         replaces_(op == MPI_REPLACE),
         kind_(keeps_ || replaces_ ? nullptr : reducible(base, op)),
-        bytes_(static_cast<uint64_t>(extent_of(base))) {}
-
-  bool is_possible() const {
-    return keeps_ || replaces_ || (kind_ != nullptr && !kind_->is_programs);
+        base_(base),
+        op_(op),
+        bytes_(static_cast<uint64_t>(extent_of(base))) {
+    // Of 16 bytes are types of Fortran's that the MPI library alone reduces.
+    constexpr uint64_t kLarge = 16;
+    const bool is_possible =
+        keeps_ || replaces_ ||
+        (kind_ != nullptr ? !kind_->is_programs : size_of_type(base) >= kLarge);
+    if (!is_possible) {
+      refuse_operator();
+    }
   }
+
   bool keeps() const { return keeps_; }
   // By accumulate() of Tutti's windows.
   bool has_kernel() const { return kind_ != nullptr && kind_->op.op != ReduceOp::user; }
@@ -174,6 +196,8 @@ class Update {
       std::memmove(to, from, elements * bytes_);
     } else if (has_kernel()) {
       reduce_kernel(kind_->dtype, kind_->op.op)(to, to, from, elements, {});
+    } else if (kind_ == nullptr) {
+      PMPI_Reduce_local(from, to, static_cast<int>(elements), base_, op_);
     } else {
       kind_->op.function->combine(to, to, from, elements * kind_->op.width(), kind_->dtype);
     }
@@ -183,6 +207,8 @@ class Update {
   bool keeps_;
   bool replaces_;
   const Reducible* kind_;
+  MPI_Datatype base_;
+  MPI_Op op_;
   uint64_t bytes_;
 };
 
@@ -225,10 +251,9 @@ bool accumulate(ServedWindow& window, const Elements& origin, const Target& targ
   if (target.rank == MPI_PROC_NULL) return true;
   if (is_refused_target(window, target) || is_refused_elements(origin) || op == MPI_OP_NULL)
     return false;
-  const MPI_Datatype base = common_size(target.type) != 0 ? target.type : base_of(target.type);
-  if (base == MPI_DATATYPE_NULL) return false;
+  const MPI_Datatype base = combined_type(target.type);
   const Update update(base, op);
-  if (!update.is_possible() || update.keeps()) return false;
+  if (update.keeps()) refuse_operator();
   std::byte* const place = place_of(window, target);
   if (update.has_kernel() && target.type == base && origin.type == base &&
       target.count == origin.count) {
@@ -253,10 +278,8 @@ bool get_accumulate(ServedWindow& window, const Elements& origin, const Elements
   if (is_refused_target(window, target) || is_refused_elements(result) || op == MPI_OP_NULL)
     return false;
   if (op != MPI_NO_OP && is_refused_elements(origin)) return false;
-  const MPI_Datatype base = common_size(target.type) != 0 ? target.type : base_of(target.type);
-  if (base == MPI_DATATYPE_NULL) return false;
+  const MPI_Datatype base = combined_type(target.type);
   const Update update(base, op);
-  if (!update.is_possible()) return false;
   std::byte* const place = place_of(window, target);
   const Row from(origin.data, update.keeps() ? 0 : origin.count,
                  update.keeps() ? base : origin.type, base);
@@ -277,10 +300,10 @@ bool compare_and_swap(ServedWindow& window, const void* origin, const void* comp
     return false;
   }
   // Integers, logicals and bytes: the types that MPI defines these operators for.
-  if (reducible(target.type, MPI_BAND) == nullptr && reducible(target.type, MPI_LAND) == nullptr) {
-    return false;
+  if (!is_named(target.type) || (reducible(target.type, MPI_BAND) == nullptr &&
+                                 reducible(target.type, MPI_LAND) == nullptr)) {
+    refuse_type();
   }
-  if (!is_named(target.type)) return false;
   std::byte* const place = place_of(window, target);
   const uint64_t bytes = size_of_type(target.type);
   const Window::Exclusion exclusion(window.window(), target.rank);

@@ -1,6 +1,6 @@
-// What an MPI program's collective calls take, with and without Tutti before its MPI library:
-// bench/micro/mpi_overhead runs both in turn. Prints "Allreduce 1024 12.34": bytes, and the median
-// of microseconds of one call.
+// What an MPI program's collective and one-sided calls take, with and without Tutti before its MPI
+// library: bench/micro/mpi_overhead runs both in turn. Prints "Allreduce 1024 12.34": bytes, and
+// the median of microseconds of one call.
 //
 //   mpi_calls_openmpi [BYTES...]      (started by that library's mpirun)
 #include <mpi.h>
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -109,6 +110,40 @@ void show_all(const Show& show, float* in, float* out, int n, const int* counts,
   });
 }
 
+// Each rank accesses the next one's part, by fences and by flushes; and how long a window takes to
+// come and go.
+template <typename Show>
+void show_window(const Show& show, const std::vector<float>& in, int n, int next) {
+  const auto bytes = static_cast<MPI_Aint>(in.size() * sizeof(float));
+  float* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_allocate(bytes, sizeof(float), MPI_INFO_NULL, kAll, static_cast<void*>(&memory), &window);
+  std::vector<float> own = in;
+  const std::array<std::pair<const char*, std::function<void()>>, 3> calls = {{
+      {"Put", [&] { MPI_Put(own.data(), n, kType, next, 0, n, kType, window); }},
+      {"Get", [&] { MPI_Get(own.data(), n, kType, next, 0, n, kType, window); }},
+      {"Accumulate",
+       [&] { MPI_Accumulate(own.data(), n, kType, next, 0, n, kType, MPI_MAX, window); }},
+  }};
+  MPI_Win_fence(0, window);
+  for (const auto& [name, call] : calls) {
+    show(std::string(name) + "_fence", [&] {
+      call();
+      MPI_Win_fence(0, window);
+    });
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_lock_all(0, window);
+  for (const auto& [name, call] : calls) {
+    show(std::string(name) + "_flush", [&] {
+      call();
+      MPI_Win_flush(next, window);
+    });
+  }
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,6 +185,7 @@ int main(int argc, char** argv) {
         MPI_Allreduce(in.data(), out.data(), elements, type, op, MPI_COMM_WORLD);
       });
     };
+    show_window(show, in, count, (rank + 1) % size);
     reduce_by("Allreduce_function", count, MPI_FLOAT, add_op);
     reduce_by("Allreduce_logical", count, MPI_INT, MPI_LAND);
     reduce_by("Allreduce_complex", count / 2, MPI_C_FLOAT_COMPLEX, MPI_PROD);

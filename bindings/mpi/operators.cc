@@ -294,7 +294,7 @@ const Reducible* programs(MPI_Datatype type, MPI_Op op) {
   struct Last {
     MPI_Datatype type = MPI_DATATYPE_NULL;
     MPI_Op op = MPI_OP_NULL;
-    Reducible reducible{.dtype = DType::u8, .op = {}, .is_programs = true};
+    Reducible reducible;
   };
   thread_local Last last;
   constexpr int64_t kMostBytes = 256;
@@ -308,6 +308,9 @@ const Reducible* programs(MPI_Datatype type, MPI_Op op) {
     const auto width = static_cast<uint64_t>(element);
     last.type = type;
     last.op = op;
+    // GCC 12 has zeros for these where they are the member's initializers.
+    last.reducible.dtype = DType::u8;
+    last.reducible.is_programs = true;
     last.reducible.op = Reduction::user(
         std::make_shared<const UserOp>(UserOp{.combine = ProgramsFunction(type, op, width),
                                               .commutative = commutes != 0,

@@ -10,7 +10,8 @@
 namespace tutti::mpi {
 
 // Of what the call is decided by: bytes of one block, or of the buffer where there are no blocks; 0
-// for a barrier. Calls of which ranks know their own blocks only are of kUnknown bytes.
+// for a barrier; bytes of a window's largest part. Calls of which ranks know their own blocks only
+// are of kUnknown bytes.
 inline constexpr uint64_t kUnknown = UINT64_MAX;
 
 struct Range {
@@ -24,7 +25,7 @@ constexpr Range from(uint64_t bytes) { return {bytes, kUnknown}; }
 constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 
 // By Call, for each Form.
-using Ranges = std::array<Range, kCalls>;
+using Ranges = std::array<Range, kRangedCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;
 // Of reductions that Tutti has no kernel for, beside the call's: by a function of operators.cc's,

@@ -22,6 +22,8 @@ const Ranges kBlocking = {{
     kAlways,       // scan
     kAlways,       // exscan
     kAlways,       // barrier
+    kAlways,       // win_create
+    kAlways,       // win_allocate
 }};
 
 const Ranges kStarting = {{
@@ -41,6 +43,8 @@ const Ranges kStarting = {{
     kAlways,             // scan
     kAlways,             // exscan
     kNever,              // barrier
+    kNever,              // win_create
+    kNever,              // win_allocate
 }};
 
 const Ranges kPersistent = {};  // none is asked for

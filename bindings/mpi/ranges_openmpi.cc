@@ -22,6 +22,8 @@ const Ranges kBlocking = {{
     from(1024),          // scan
     from(1024),          // exscan
     kAlways,             // barrier
+    kAlways,             // win_create
+    kAlways,             // win_allocate
 }};
 
 const Ranges kStarting = {{
@@ -41,6 +43,8 @@ const Ranges kStarting = {{
     from(8192),          // scan
     from(8192),          // exscan
     kNever,              // barrier
+    kNever,              // win_create
+    kNever,              // win_allocate
 }};
 
 const Ranges kPersistent = {};  // none is asked for

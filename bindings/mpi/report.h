@@ -1,5 +1,5 @@
-// What became of the program's collective calls: how many went through Tutti, how many went on to
-// the MPI library, and why.
+// What became of the program's collective and one-sided calls: how many went through Tutti, how
+// many went on to the MPI library, and why.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,26 @@ enum class Call : uint8_t {
   scan,
   exscan,
   barrier,
+  win_create,
+  win_allocate,  // the last one that is taken by its size (ranges.h)
+  win_fence,
+  win_lock,
+  win_lock_all,
+  win_start,
+  win_post,
+  put,
+  get,
+  accumulate,
+  get_accumulate,
+  fetch_and_op,
+  compare_and_swap,
+  rput,
+  rget,
+  raccumulate,
+  rget_accumulate,
 };
-inline constexpr size_t kCalls = 16;
+inline constexpr size_t kRangedCalls = 18;
+inline constexpr size_t kCalls = 33;
 
 // MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init.
 enum class Form : uint8_t { blocking, starting, persistent };
@@ -42,15 +60,18 @@ enum class Fate : uint8_t {
   persistent,    // all of these are the MPI library's
   argument,      // wrong; the MPI library says so by its own means
   not_joined,    // before MPI_Init, or Tutti could not start
+  memory,        // of a window, which its ranks do not share
+  window,        // a call on a window that is the MPI library's
 };
-inline constexpr size_t kFates = 8;
+inline constexpr size_t kFates = 10;
 
 // "Allreduce"
 std::string_view name(Call call);
 // "Iallreduce"
 std::string name(Form form, Call call);
 
-// Any thread may call.
+// True once the program's threads may call MPI at the same time, and so count().
+void count_atomically(bool atomically);
 void count(Form form, Call call, Fate fate);
 
 // A table of this process's calls, a line for each kind that there was; empty: none at all.

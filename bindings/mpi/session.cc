@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "bindings/mpi/arguments.h"
 #include "bindings/mpi/ranges.h"
+#include "bindings/mpi/windows.h"
 #include "transport/bootstrap/discovery/job.h"
 
 namespace tutti::mpi {
@@ -129,6 +130,14 @@ class Session {
     return !decision.by_function || functions_.has(decision.bytes);
   }
   int world_rank() const { return world_->rank; }
+  void make_progress() {
+    if (progress_) progress_->make();
+  }
+  std::shared_ptr<void> allocate_for_windows(uint64_t bytes) {
+    if (!world_->communicator.valid()) return nullptr;
+    if (!takes(Form::blocking, Call::win_create, {.bytes = bytes})) return nullptr;
+    return world_->communicator.allocate<std::byte>(bytes);
+  }
 
   Channel& channel_of(MPI_Comm comm) {
     Channel* const found = find(comm);
@@ -244,6 +253,8 @@ int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
 // MPI's word for it: ranks that call for different numbers of bytes are MPI's truncation.
 int class_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return MPI_ERR_NO_MEM;
+  const auto* const classed = dynamic_cast<const ClassedError*>(&error);
+  if (classed != nullptr) return classed->error_class();
   const auto* const ours = dynamic_cast<const Error*>(&error);
   if (ours == nullptr) return MPI_ERR_INTERN;
   switch (ours->code()) {
@@ -258,6 +269,11 @@ int class_of(const std::exception& error) {
   }
 }
 
+int told_class_of(Call call, const std::exception& error) {
+  std::cerr << cat("tutti mpi: MPI_", name(call), ": ", error.what(), '\n');
+  return class_of(error);
+}
+
 void show_report() {
   if (!settings().get_bool("TUTTI_MPI_REPORT") || session->world_rank() != 0) return;
   std::cerr << cat("tutti mpi: calls of rank 0\n", report());
@@ -266,6 +282,9 @@ void show_report() {
 }  // namespace
 
 void begin() {
+  int level = MPI_THREAD_MULTIPLE;
+  PMPI_Query_thread(&level);
+  count_atomically(level == MPI_THREAD_MULTIPLE);
   try {
     session = std::make_unique<Session>().release();
   } catch (const std::exception& error) {  // a setting that is wrong is wrong on all ranks
@@ -278,6 +297,7 @@ void end() {
   if (session == nullptr) return;
   show_report();
   requests().close();
+  end_windows();
   const std::unique_ptr<Session> last(std::exchange(session, nullptr));
 }
 
@@ -300,9 +320,22 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   return channel;
 }
 
+std::shared_ptr<void> allocate_for_windows(uint64_t bytes) {
+  return session == nullptr ? nullptr : session->allocate_for_windows(bytes);
+}
+
+void make_mpi_progress() {
+  if (session != nullptr) session->make_progress();
+}
+
+int fail_on_window(MPI_Win win, Call call, const std::exception& error) {
+  const int error_class = told_class_of(call, error);
+  PMPI_Win_call_errhandler(win, error_class);
+  return error_class;
+}
+
 int fail(MPI_Comm comm, Call call, const std::exception& error) {
-  std::cerr << cat("tutti mpi: MPI_", name(call), ": ", error.what(), '\n');
-  const int error_class = class_of(error);
+  const int error_class = told_class_of(call, error);
   PMPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_SELF : comm, error_class);
   return error_class;
 }

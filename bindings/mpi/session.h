@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "bindings/mpi/ranges.h"
@@ -58,6 +59,25 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 // Writes the error to standard error and calls the communicator's error handler, as MPI's own
 // errors do. Returns the error's class.
 int fail(MPI_Comm comm, Call call, const std::exception& error);
+// The same by the window's error handler.
+int fail_on_window(MPI_Win win, Call call, const std::exception& error);
+
+// An error of a class that Tutti's own errors have not.
+class ClassedError : public Error {
+ public:
+  ClassedError(int error_class, const std::string& what)
+      : Error(ErrorCode::invalid_argument, what), error_class_(error_class) {}
+  int error_class() const { return error_class_; }
+
+ private:
+  int error_class_;
+};
+
+// Memory of Tutti's, which the ranks of the host share; null: Tutti does not take windows of so
+// many bytes, or could not start.
+std::shared_ptr<void> allocate_for_windows(uint64_t bytes);
+// While a rank waits for others elsewhere than in Tutti's calls.
+void make_mpi_progress();
 
 // How a call is made: it returns when it is done, or leaves a request.
 struct Blocking {};

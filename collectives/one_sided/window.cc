@@ -92,6 +92,25 @@ bool Window::is_shared(int rank) const {
   return rank == state().rank() || static_cast<bool>(state().link(rank).part);
 }
 
+std::span<std::byte> Window::mapped(int rank) const {
+  State& s = state();
+  s.check(rank, 0, 0);
+  const one_sided::SharedPart& part = s.shared_part(rank);
+  if (!part) return {};
+  return {part.data(), s.bytes_of(rank)};
+}
+
+Window::Exclusion::Exclusion(Window& window, int rank) : part_(window.state().shared_part(rank)) {
+  State& s = window.state();
+  if (!part_) {
+    throw Error(ErrorCode::unsupported, cat("the memory of rank ", rank, " is not shared"),
+                {.where = "one-sided call", .remedy = "take memory of Window::allocate()"});
+  }
+  if (rank != s.rank()) s.check_access(rank);
+  part_.lock([&s](int holder) { return s.has_died(holder); });
+}
+Window::Exclusion::~Exclusion() { part_.unlock(); }
+
 void Window::put(ConstBuffer from, int rank, uint64_t offset) {
   State& s = state();
   const uint64_t bytes = bytes_in(from);

@@ -49,8 +49,9 @@
 namespace tutti {
 
 namespace one_sided {
-struct Header;  // requests.h
-}
+struct Header;     // requests.h
+class SharedPart;  // shared_part.h
+}  // namespace one_sided
 
 // How the other members fare when one dies.
 enum class Members : uint8_t {
@@ -82,6 +83,22 @@ class Window {
   std::span<std::byte> memory() const;  // this rank's part
   // True if calls to the rank read and write its memory in place, without messages.
   bool is_shared(int rank) const;
+  // A rank's part where this rank has it in memory, for accesses that have no call here; empty
+  // where the rank's memory is not shared. Valid until the window ends.
+  std::span<std::byte> mapped(int rank) const;
+  // As long as it lives, no other thread of any rank combines or swaps in the rank's part: for
+  // updates in mapped() memory. Throws Error(unsupported) where that is empty, and what
+  // accumulate() throws of dead ranks.
+  class Exclusion {
+   public:
+    Exclusion(Window& window, int rank);
+    ~Exclusion();
+    Exclusion(const Exclusion&) = delete;
+    Exclusion& operator=(const Exclusion&) = delete;
+
+   private:
+    const one_sided::SharedPart& part_;
+  };
 
   // Writes `from` at a byte offset of a rank's part.
   void put(ConstBuffer from, int rank, uint64_t offset);

@@ -45,6 +45,11 @@ class Window::State {
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
 
+  // A rank's part in memory that is shared, this rank's own among them; may be none.
+  const one_sided::SharedPart& shared_part(int rank) const {
+    return rank == rank_ ? own_->shared() : link(rank).part;
+  }
+
   // Access to a shared part, as long as it lives. Throws where its owner has died or ended it.
   class Inside {
    public:

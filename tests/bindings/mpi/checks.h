@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,16 @@ std::vector<T> values_of(int rank, int64_t count, int64_t from = 0) {
   std::vector<T> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = value_of<T>(rank, from + i);
   return values;
+}
+
+// MPICH leaves the memory that its ranks share behind when one of them is killed. All have it
+// mapped by now, and need its name no more.
+inline void unlink_shared_memory() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find("/dev/shm/mpich_");
+    if (path != std::string::npos) std::filesystem::remove(line.substr(path));
+  }
 }
 
 // Waits for the others, tells the first rank whose results were wrong, and ends with that.

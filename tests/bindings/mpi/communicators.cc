@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
 
@@ -62,16 +61,6 @@ void errors_are_returned(const Group& world) {
   int sum = 0;
   MPI_Allreduce(in.data(), &sum, 1, MPI_INT, MPI_SUM, world.comm);
   expect<int>("Allreduce after an error elsewhere", world, {sum}, {world.size});
-}
-
-// MPICH leaves the memory that its ranks share behind when one of them is killed. All have it
-// mapped by now, and need its name no more.
-void unlink_shared_memory() {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    const size_t path = line.find("/dev/shm/mpich_");
-    if (path != std::string::npos) std::filesystem::remove(line.substr(path));
-  }
 }
 
 void be_killed(const Group& world) {

@@ -43,7 +43,7 @@ expect_through() {
   local call
   for call in "$@"; do
     awk -v call="MPI_$call" '
-      $1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 + $8 + $9 { found = 1 }
+      $1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 + $8 + $9 + $10 + $11 { found = 1 }
       END { exit !found }' report.txt || fail "$call did not go through"
   done
 }
@@ -68,6 +68,25 @@ for some in 1:50 2:300 3:300 4:80 5:60 8:40; do
     wild
   # shellcheck disable=SC2086
   if [ "$ranks" -eq 3 ]; then expect_through $calls $starting_calls; fi
+done
+
+# Windows hold the same with and without Tutti.
+# shellcheck disable=SC2154
+expect_same_windows() {
+  expect_right "$1" "$launcher" -n "$1" "$windows" "$2" "$1" "$3"
+  mv out.txt plain.txt
+  expect_right "$1" "$tutti" mpi -- "$launcher" -n "$1" "$windows" "$2" "$1" "$3"
+  diff plain.txt out.txt || fail "windows on $1 ranks are not those of the plain library"
+}
+for some in 1:20 2:20 3:8 4:4 5:3 8:2; do
+  ranks=${some%:*} rounds=${some#*:} scope=careful
+  if [ "$mpi" != openmpi ] && [ "$ranks" -le 3 ]; then scope=all; fi
+  if [ "$ranks" -gt 1 ] || [ $scope = all ]; then expect_same_windows "$ranks" "$rounds" $scope; fi
+  expect_right "$ranks" "$tutti" mpi -- "$launcher" -n "$ranks" "$windows" $((4 * rounds)) "$ranks" served
+  if [ "$ranks" -eq 3 ]; then
+    expect_through Win_create Win_allocate Win_fence Win_lock Win_lock_all Win_start Win_post Put Get \
+      Accumulate Get_accumulate Fetch_and_op Compare_and_swap Rput Rget
+  fi
 done
 expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$threads"
 expect_through Allreduce Iallreduce Ibcast Ibarrier
@@ -111,19 +130,25 @@ awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }
 
 # Who is killed ends the job, and is named. The launcher, which would end it first, sees a shell that
 # lives until the others have noticed.
-mkfifo noticed
-exec 9<> noticed
-# shellcheck disable=SC2016
-if timeout 60 "$tutti" mpi -- "$launcher" -n 3 bash -c '
-  "$0" killed
-  status=$?
-  if [ $status -eq 137 ]; then read -r _ < noticed; else echo > noticed; fi
-  exit $status' "$communicators" > out.txt 2> report.txt; then
-  fail 'a rank was killed, and nobody noticed'
-elif [ $? -eq 124 ]; then
-  fail 'a rank was killed, and the others went on waiting'
-fi
-grep -q 'tutti mpi: MPI_Barrier: rank 2 (.*, pid [0-9]*)' report.txt || fail 'who was killed is not said'
+# expect_named CALL PROGRAM
+expect_named() {
+  rm -f noticed
+  mkfifo noticed
+  exec 9<> noticed
+  # shellcheck disable=SC2016
+  if timeout 60 "$tutti" mpi -- "$launcher" -n 3 bash -c '
+    "$0" killed
+    status=$?
+    if [ $status -eq 137 ]; then read -r _ < noticed; else echo > noticed; fi
+    exit $status' "$2" > out.txt 2> report.txt; then
+    fail 'a rank was killed, and nobody noticed'
+  elif [ $? -eq 124 ]; then
+    fail 'a rank was killed, and the others went on waiting'
+  fi
+  grep -q "tutti mpi: $1: rank 2 (.*, pid [0-9]*)" report.txt || fail 'who was killed is not said'
+}
+expect_named MPI_Barrier "$communicators"
+expect_named MPI_Win_lock "$windows"
 
 # Clear words where it cannot work.
 other=mpich

@@ -190,6 +190,40 @@ TEST_P(Windows, SwapsAreALock) {
   });
 }
 
+// What is updated in place under exclusion, while others accumulate there.
+TEST_P(Windows, ExcludeOthersWhoCombine) {
+  constexpr int kRanks = 3;
+  constexpr int kTimes = 200;
+  run_ranks(kRanks, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    Values<uint64_t> memory(world, 4);
+    Window window(world, memory.bytes());
+    const uint64_t one = 1;
+    for (int target = 0; target < kRanks; ++target) {
+      if (!in_place()) {
+        EXPECT_TRUE(window.mapped(target).empty());
+        EXPECT_THROW(Window::Exclusion(window, target), Error);
+        continue;
+      }
+      ASSERT_EQ(window.mapped(target).size(), memory.bytes().size());
+      std::byte* const place = window.mapped(target).data() + sizeof(uint64_t);
+      for (int time = 0; time < kTimes; ++time) {
+        window.accumulate({&one, 1, DType::u64}, target, sizeof(uint64_t), ReduceOp::sum);
+        const Window::Exclusion exclusion(window, target);
+        uint64_t count = 0;
+        std::memcpy(&count, place, sizeof(count));
+        ++count;
+        std::memcpy(place, &count, sizeof(count));
+      }
+    }
+    window.fence();
+    if (in_place()) {
+      EXPECT_EQ(memory[1], uint64_t{2 * kRanks * kTimes});
+    }
+    window.free();
+  });
+}
+
 // A signal comes after what was put before it; signals add up.
 TEST_P(Windows, SignalsFollowWhatWasPut) {
   constexpr int kRanks = 3;

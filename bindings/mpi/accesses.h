@@ -1,0 +1,85 @@
+// What Tutti does for each one-sided call on a window that it serves, whatever integers its counts
+// come in. The last argument is the MPI library's own function with the caller's arguments: for
+// windows of the MPI library's, and for arguments that it refuses.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <exception>
+
+#include "bindings/mpi/windows.h"
+
+namespace tutti::mpi {
+
+// Elements in this rank's memory.
+struct Elements {
+  const void* data;
+  int64_t count;
+  MPI_Datatype type;
+};
+
+// Elements in a rank's part of a window.
+struct Target {
+  int rank;
+  int64_t displacement;
+  int64_t count;
+  MPI_Datatype type;
+};
+
+// Each returns once the access is complete; false: the MPI library refuses an argument. They throw
+// ClassedError(MPI_ERR_RMA_RANGE) for places outside the part.
+bool put(ServedWindow& window, const Elements& origin, const Target& target);
+bool get(ServedWindow& window, const Elements& result, const Target& target);
+bool accumulate(ServedWindow& window, const Elements& origin, const Target& target, MPI_Op op);
+bool get_accumulate(ServedWindow& window, const Elements& origin, const Elements& result,
+                    const Target& target, MPI_Op op);
+bool compare_and_swap(ServedWindow& window, const void* origin, const void* compare, void* result,
+                      const Target& target);
+// The request of a call that is complete.
+int complete_request(MPI_Request* request);
+
+// One call on a window: by `ours` where it is Tutti's, which says whether it has taken the call.
+template <typename Theirs, typename Ours>
+int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
+  ServedWindow* const window = served(win);
+  if (window == nullptr) {
+    count(Form::blocking, call, Fate::window);
+    return theirs();
+  }
+  try {
+    if (!ours(*window)) {
+      count(Form::blocking, call, Fate::argument);
+      return theirs();
+    }
+  } catch (const std::exception& error) {
+    return fail_on_window(win, call, error);
+  }
+  count(Form::blocking, call, Fate::through);
+  return MPI_SUCCESS;
+}
+
+// The same for calls that are not counted: in epochs, and at their ends. `call`: what began it.
+template <typename Theirs, typename Ours>
+int in_epoch(Call call, MPI_Win win, Theirs theirs, Ours ours) {
+  ServedWindow* const window = served(win);
+  if (window == nullptr) return theirs();
+  try {
+    return ours(*window) ? MPI_SUCCESS : theirs();
+  } catch (const std::exception& error) {
+    return fail_on_window(win, call, error);
+  }
+}
+
+// The same with a request.
+template <typename Theirs, typename Ours>
+int on_window(Call call, MPI_Win win, MPI_Request* request, Theirs theirs, Ours ours) {
+  bool is_ours = false;
+  const int status = on_window(call, win, theirs, [&](ServedWindow& window) {
+    is_ours = ours(window);
+    return is_ours;
+  });
+  return is_ours && status == MPI_SUCCESS ? complete_request(request) : status;
+}
+
+}  // namespace tutti::mpi

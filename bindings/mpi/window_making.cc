@@ -1,0 +1,172 @@
+// How windows are made: the ranks tell each other what they bring, and Tutti's window is tried
+// where all of them may have it. Nothing that only one rank knows decides alone.
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "bindings/mpi/windows.h"
+
+namespace tutti::mpi {
+
+namespace {
+
+// What a rank brings. The largest `fate` is all ranks'.
+struct Brought {
+  int64_t bytes = 0;
+  int64_t unit = 1;
+  int64_t fate = 0;
+};
+
+std::vector<Brought> exchange(const Brought& own, MPI_Comm comm, int size) {
+  constexpr int kWords = sizeof(Brought) / sizeof(int64_t);
+  std::vector<Brought> all(static_cast<size_t>(size));
+  PMPI_Allgather(&own, kWords, MPI_INT64_T, all.data(), kWords, MPI_INT64_T, comm);
+  return all;
+}
+
+bool all_agree(bool own, MPI_Comm comm) {
+  const int one = own ? 1 : 0;
+  int all = 0;
+  PMPI_Allreduce(&one, &all, 1, MPI_INT, MPI_MIN, comm);
+  return all != 0;
+}
+
+// Inside: an info key of MPI 4 that asks for more than the memory has.
+bool is_aligned(const void* memory, MPI_Info info) {
+  if (info == MPI_INFO_NULL) return true;
+  constexpr int kDigits = 20;
+  char digits[kDigits + 1] = "";
+  int found = 0;
+  PMPI_Info_get(info, "mpi_minimum_memory_alignment", kDigits, digits, &found);
+  const uint64_t alignment = found != 0 ? std::strtoull(digits, nullptr, 10) : 1;
+  return alignment <= 1 || reinterpret_cast<uintptr_t>(memory) % alignment == 0;
+}
+
+// One window, from the arguments to the handle.
+class WindowMaking {
+ public:
+  WindowMaking(Call call, MPI_Comm comm, MPI_Info info, MPI_Win* win,
+               const std::function<int()>& theirs)
+      : call_(call), comm_(comm), info_(info), win_(win), theirs_(theirs) {}
+
+  // `program_memory`: of Win_create. `base`: where Win_allocate tells its memory.
+  int make(const Brought& own, std::byte* program_memory, void* base) {
+    if (comm_ == MPI_COMM_NULL) return fall(Fate::argument);
+    int is_inter = 0;
+    PMPI_Comm_test_inter(comm_, &is_inter);
+    int size = 0;
+    PMPI_Comm_size(comm_, &size);
+    if (is_inter != 0 || size == 1) return fall(Fate::communicator);
+    brought_ = exchange(own, comm_, size);
+    const auto worst =
+        static_cast<Fate>(std::ranges::max_element(brought_, {}, &Brought::fate)->fate);
+    if (worst != Fate::through) return fall(worst);
+    Channel* channel = nullptr;
+    try {
+      channel = choose(Form::blocking, call_, comm_, {.bytes = largest()});
+    } catch (const std::exception& error) {
+      return fail(comm_, call_, error);
+    }
+    if (channel == nullptr) return theirs_();
+    return make_on(*channel, program_memory, base);
+  }
+
+ private:
+  int fall(Fate fate) {
+    count(Form::blocking, call_, fate);
+    return theirs_();
+  }
+
+  uint64_t largest() const {
+    return static_cast<uint64_t>(std::ranges::max_element(brought_, {}, &Brought::bytes)->bytes);
+  }
+
+  std::vector<Part> parts() const {
+    std::vector<Part> parts;
+    for (const Brought& one : brought_) parts.push_back({.bytes = one.bytes, .unit = one.unit});
+    return parts;
+  }
+
+  int make_on(Channel& channel, std::byte* program_memory, void* base) {
+    const int64_t bytes = brought_[static_cast<size_t>(channel.rank)].bytes;
+    std::shared_ptr<void> own;
+    if (call_ == Call::win_allocate) {
+      own = allocate(channel, bytes);
+      if (!all_agree(own != nullptr, comm_)) return fall(Fate::memory);
+    }
+    std::unique_ptr<ServedWindow> window;
+    try {
+      std::byte* const memory =
+          own != nullptr ? static_cast<std::byte*>(own.get()) : program_memory;
+      window = std::make_unique<ServedWindow>(channel, parts(), memory, own);
+      if (!all_agree(window->is_whole(), comm_)) {
+        window->free();
+        window.reset();
+        return fall(Fate::memory);
+      }
+    } catch (const std::exception& error) {
+      return fail(comm_, call_, error);
+    }
+    return give_handle(std::move(window), base);
+  }
+
+  std::shared_ptr<void> allocate(Channel& channel, int64_t bytes) const {
+    try {
+      std::shared_ptr<void> own = channel.communicator.allocate<std::byte>(
+          ServedWindow::bytes_with_control(bytes, channel.size));
+      return is_aligned(own.get(), info_) ? own : nullptr;
+    } catch (const std::exception&) {  // the MPI library may have some, or says what is wrong
+      return nullptr;
+    }
+  }
+
+  int give_handle(std::unique_ptr<ServedWindow> window, void* base) {
+    const int unit = static_cast<int>(window->part(window->rank()).unit);
+    void* nothing = nullptr;
+    // Open MPI has no window of Win_create on some communicators.
+    const int status = PMPI_Win_allocate(0, unit, info_, comm_, static_cast<void*>(&nothing), win_);
+    if (status != MPI_SUCCESS) return status;
+    if (base != nullptr) *static_cast<void**>(base) = window->memory();
+    window->set_handle(*win_);
+    add_window(*win_, std::move(window));
+    count(Form::blocking, call_, Fate::through);
+    return MPI_SUCCESS;
+  }
+
+  const Call call_;
+  const MPI_Comm comm_;
+  const MPI_Info info_;
+  MPI_Win* const win_;
+  const std::function<int()>& theirs_;
+  std::vector<Brought> brought_;
+};
+
+// Larger units than `int` has are only in the large functions of MPI 4, which keep them.
+Brought brought(MPI_Aint bytes, int64_t unit, Fate fate) {
+  if (bytes < 0 || unit <= 0 || unit > INT32_MAX) fate = Fate::argument;
+  return {.bytes = bytes, .unit = unit, .fate = static_cast<int64_t>(fate)};
+}
+
+}  // namespace
+
+int create_window(void* memory, MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm,
+                  MPI_Win* win, const std::function<int()>& theirs) {
+  const bool is_ours = bytes <= 0 || is_allocated_memory(memory, bytes);
+  return WindowMaking(Call::win_create, comm, info, win, theirs)
+      .make(brought(bytes, unit, is_ours ? Fate::through : Fate::memory),
+            static_cast<std::byte*>(memory), nullptr);
+}
+
+int allocate_window(MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm, void* base,
+                    MPI_Win* win, const std::function<int()>& theirs) {
+  const Fate fate = base == nullptr || win == nullptr ? Fate::argument : Fate::through;
+  return WindowMaking(Call::win_allocate, comm, info, win, theirs)
+      .make(brought(bytes, unit, fate), nullptr, base);
+}
+
+}  // namespace tutti::mpi

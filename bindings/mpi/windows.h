@@ -1,0 +1,129 @@
+// MPI's windows that Tutti serves: those whose memory all ranks of the window have mapped.
+//
+// A window is Tutti's on all ranks or the MPI library's, which is decided when it is made. Tutti's
+// has a handle of the MPI library's, a window without memory: it carries the group, the attributes,
+// the name, the info and the error handler. All accesses to the memory, and all that opens, closes
+// and completes epochs, are Tutti's. An access is complete when its call returns.
+//
+//   Win_allocate    part of rank r   | the program's memory | control of rank r |
+//   Win_create      part of rank r   | the program's memory |    and a window of controls
+//
+//   control         | lock | posts from each rank | completions by each rank |
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bindings/mpi/session.h"
+#include "collectives/one_sided/window.h"
+
+namespace tutti::mpi {
+
+// A rank's part of a window, as all ranks know it.
+struct Part {
+  int64_t bytes = 0;
+  int64_t unit = 1;  // bytes of a displacement
+};
+
+class ServedWindow {
+ public:
+  // Collective among the ranks of the channel. `memory` is the program's, `own` what this rank has
+  // of it if it is Tutti's. There is no handle yet.
+  ServedWindow(Channel& channel, std::vector<Part> parts, std::byte* memory,
+               std::shared_ptr<void> own);
+  // Bytes to allocate for a part with its control.
+  ~ServedWindow();
+  ServedWindow(const ServedWindow&) = delete;
+  ServedWindow& operator=(const ServedWindow&) = delete;
+  static uint64_t bytes_with_control(int64_t bytes, int ranks);
+
+  // True if all parts are mapped here.
+  bool is_whole() const { return is_whole_; }
+  void set_handle(MPI_Win handle);
+  // Collective: completes all accesses. Only the destructor may follow.
+  void free() { window_.free(); }
+
+  int rank() const { return window_.rank(); }
+  int size() const { return static_cast<int>(parts_.size()); }
+  bool has(int rank) const { return rank >= 0 && rank < size(); }
+  Window& window() { return window_; }
+  const Part& part(int rank) const { return parts_[static_cast<size_t>(rank)]; }
+  bool is_allocated() const { return own_ != nullptr; }
+  std::byte* memory() const { return memory_; }
+  MPI_Aint* bytes() { return &bytes_; }  // MPI_WIN_SIZE
+  std::byte* data(int rank) const { return data_[static_cast<size_t>(rank)]; }
+
+  // Passive targets.
+  void lock(int type, int rank, int assertion);
+  void lock_all(int assertion);
+  void unlock(int rank);
+  void unlock_all();
+  // Completes accesses, for this rank and for the targets.
+  void flush();
+  // Active targets: what MPI's functions of these names do with a group.
+  void post(MPI_Group group);
+  void start(MPI_Group group);
+  void complete();
+  void wait();
+  bool test();
+
+ private:
+  struct Control;
+  enum class Held : uint8_t { no, shared, exclusive, unchecked };
+
+  Control& control(int rank) const { return *control_[static_cast<size_t>(rank)]; }
+  bool try_lock(int rank, bool exclusive);
+  void release(int rank, Held held);
+  template <typename Ready>
+  void wait_until(const Ready& ready);
+  std::vector<int> ranks_of(MPI_Group group) const;
+  void map(int ranks);
+
+  const std::shared_ptr<void> own_;  // outlives the window on it
+  std::byte* const memory_;
+  MPI_Aint bytes_;
+  const std::vector<Part> parts_;
+  const std::shared_ptr<void> stand_in_;  // a part where the program gives no memory
+  Window window_;
+  std::optional<Window> controls_;  // of Win_create
+  MPI_Group group_ = MPI_GROUP_NULL;
+  bool is_whole_ = true;
+  std::vector<std::byte*> data_;  // by rank, as the rest
+  std::vector<Control*> control_;
+  std::vector<Held> held_;
+  bool all_held_ = false;
+  std::vector<int> started_;  // targets of the access epoch
+  std::vector<int> posted_;   // origins of the exposure epoch
+  std::atomic<uint32_t> flushes_{0};
+};
+
+// Null: the window is the MPI library's.
+ServedWindow* served(MPI_Win win);
+// Makes the window of this handle known to served(), or no more.
+void add_window(MPI_Win win, std::unique_ptr<ServedWindow> window);
+std::unique_ptr<ServedWindow> remove_window(MPI_Win win);
+// Those that the program has not freed, before MPI is left.
+void end_windows();
+
+// Memory of MPI_Alloc_mem, which may become a window. Null: Tutti gives none.
+void* allocate_memory(MPI_Aint bytes, MPI_Info info);
+// False: it is not of allocate_memory().
+bool free_memory(void* memory);
+// True if these bytes are the memory of one allocate_memory(), or of a window that was allocated.
+bool is_allocated_memory(const void* memory, MPI_Aint bytes);
+
+// What the two functions that make windows do: `base` gets where the memory is.
+int create_window(void* memory, MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm,
+                  MPI_Win* win, const std::function<int()>& theirs);
+int allocate_window(MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm, void* base,
+                    MPI_Win* win, const std::function<int()>& theirs);
+
+}  // namespace tutti::mpi

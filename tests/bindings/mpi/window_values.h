@@ -1,0 +1,60 @@
+// The predefined types that windows are tried with: values, the operators that MPI has for them,
+// and which of an element's bytes have a meaning.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+namespace tutti::test {
+
+struct Kind {
+  const char* name;
+  MPI_Datatype type;
+  size_t extent;
+  std::vector<MPI_Op> ops;
+  bool is_integer = false;  // for MPI_Compare_and_swap
+  std::vector<bool> mask;   // of each byte of an element
+  // Writes the element of a small number.
+  std::function<void(std::byte* place, int number)> write;
+};
+
+const std::vector<Kind>& all_kinds();
+
+// So many elements, small enough that no operator leaves the type's range.
+std::vector<std::byte> elements_of(const Kind& kind, size_t count, uint64_t seed);
+
+// Elements of a kind as an MPI type lays them out, a row of `count` elements of `type` each.
+class Layout {
+ public:
+  enum Form { row, spread, vector, backwards, pairs };  // `pairs`: of an even number only
+  static constexpr int kForms = 5;
+
+  Layout(const Kind& kind, int elements, int form);
+  ~Layout();
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+
+  MPI_Datatype type() const { return type_; }
+  int count() const { return count_; }
+  size_t bytes() const { return bytes_; }  // from the first byte to the last
+  // Between memory laid out so and elements one behind the other.
+  void spread_out(const std::byte* elements, std::byte* memory) const;
+  void gather(const std::byte* memory, std::byte* elements) const;
+
+ private:
+  size_t place(size_t element) const;  // in elements
+
+  const Kind& kind_;
+  size_t elements_;
+  int form_;
+  MPI_Datatype type_;
+  int count_;
+  size_t bytes_;
+};
+
+}  // namespace tutti::test

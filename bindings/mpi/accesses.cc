@@ -313,15 +313,15 @@ bool compare_and_swap(ServedWindow& window, const void* origin, const void* comp
 }
 
 int complete_request(MPI_Request* request) {
-  const auto query = [](void*, MPI_Status* status) {
+  const auto query = [](void*, MPI_Status* status) -> int {
     PMPI_Status_set_elements(status, MPI_BYTE, 0);
     PMPI_Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG = MPI_UNDEFINED;
     return MPI_SUCCESS;
   };
-  const auto nothing = [](void*) { return MPI_SUCCESS; };
-  const auto nothing_to_cancel = [](void*, int) { return MPI_SUCCESS; };
+  const auto nothing = [](void*) -> int { return MPI_SUCCESS; };
+  const auto nothing_to_cancel = [](void*, int) -> int { return MPI_SUCCESS; };
   const int status = PMPI_Grequest_start(query, nothing, nothing_to_cancel, nullptr, request);
   return status == MPI_SUCCESS ? PMPI_Grequest_complete(*request) : status;
 }

@@ -22,8 +22,8 @@ const Ranges kBlocking = {{
     from(1024),          // scan
     from(1024),          // exscan
     kAlways,             // barrier
-    kAlways,             // win_create
-    kAlways,             // win_allocate
+    kNever,              // win_create
+    kNever,              // win_allocate
 }};
 
 const Ranges kStarting = {{

@@ -15,9 +15,14 @@ class LossPart {
  public:
   // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) {
-    logits_ = logits;
     const std::span<const int32_t> targets = pass.batch->targets;
-    if (targets.empty()) return logits;
+    logits_ = logits;
+    return targets.empty() ? logits : forward(pass, logits, targets);
+  }
+  // The same of rows with these targets of the micro-batch's.
+  Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
+    logits_ = logits;
+    targets_ = targets;
     const DType type = value_type(logits.dtype);
     statistics_ = pass.arena.take(type, logits.rows, 2);
     const ArenaScope scope(pass.arena);
@@ -35,13 +40,14 @@ class LossPart {
       zero(logits_);
       return logits_;
     }
-    cross_entropy_backward(logits_, pass.batch->targets, {}, statistics_, pass.loss_scale, logits_);
+    cross_entropy_backward(logits_, targets_, {}, statistics_, pass.loss_scale, logits_);
     return logits_;
   }
 
  private:
   Tensor logits_;
   Tensor statistics_;
+  std::span<const int32_t> targets_;
 };
 
 }  // namespace tutti::training

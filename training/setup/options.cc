@@ -10,6 +10,7 @@
 #include "training/setup/aliases.h"
 #include "training/setup/flags.h"
 #include "training/setup/merge.h"
+#include "training/setup/mix_setting.h"
 #include "training/setup/stored_model.h"
 
 namespace tutti::training {
@@ -67,6 +68,13 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .add("parallel.sp", options.sequence_parallel,
            "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
       .flag("--sp,--sequence-parallel");
+  schema
+      .add("parallel.mix", options.mix,
+           "perceptron: how each layer is divided over the --tp ranks, the first layer first: a "
+           "letter for each layer (b,m,m,b), a file with these letters, or auto: the mix whose "
+           "costs, measured here, are least. b (batch): each rank computes some of the samples; "
+           "m (model): some of the outputs (default: m for all)")
+      .value_name("LETTERS|FILE|auto");
   schema
       .add("parallel.tp_overlap", options.overlaps_sums,
            "do not sum over the --tp ranks beside the products whose rows are summed")
@@ -216,7 +224,8 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
                       .overlaps_sums = options.overlaps_sums,
                       .context = options.context_kind,
                       .loss_chunk = options.loss_chunk,
-                      .slices = static_cast<int>(options.training.cut_slices.value_or(1))},
+                      .slices = static_cast<int>(options.training.cut_slices.value_or(1)),
+                      .mix = mix_of(options)},
           .statistics = statistics,
           .place = place};
 }

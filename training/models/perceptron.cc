@@ -34,6 +34,10 @@ void check_sizes(const PerceptronConfig& config) {
   }
 }
 
+int64_t outputs_of(const PerceptronConfig& config, int64_t layer) {
+  return layer + 1 == config.layers() ? config.classes : config.widths[static_cast<size_t>(layer)];
+}
+
 void check_mix(const PerceptronConfig& config, const MeshPlace& place) {
   const Mix& mix = config.compute.mix;
   if (!mix.empty() && std::ssize(mix) != config.layers()) {
@@ -44,6 +48,16 @@ void check_mix(const PerceptronConfig& config, const MeshPlace& place) {
                  .remedy = cat("give ", config.layers(), " letters")});
   }
   const int ranks = place.size(Axis::tensor);
+  for (int64_t layer = 0; layer < config.layers(); ++layer) {
+    const bool is_batch = !mix.empty() && mix[static_cast<size_t>(layer)] == LayerSplit::batch;
+    if (is_batch || outputs_of(config, layer) >= ranks) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the ", outputs_of(config, layer), " outputs of layer ", layer,
+                    " cannot be divided over ", ranks, " ranks"),
+                {.where = "--mix",
+                 .cause = "the layer is model-parallel (m), and some ranks would have no output",
+                 .remedy = "give b for this layer, or fewer ranks"});
+  }
   if (ranks == 1 || config.compute.slices == 1) return;
   throw Error(
       ErrorCode::unsupported,
@@ -202,7 +216,7 @@ Perceptron::Perceptron(const PerceptronConfig& config, const MeshPlace& place)
     const LayerSplit split = mix.empty() ? LayerSplit::model : mix[at];
     const LayerOptions options{.number = layer,
                                .inputs = inputs,
-                               .outputs = is_last ? config_.classes : config_.widths[at],
+                               .outputs = outputs_of(config_, layer),
                                .mixed = {.split = split,
                                          .before = before,
                                          .first = layer == 0,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 namespace tutti::training::planner {
 namespace {
@@ -12,6 +13,12 @@ constexpr std::array<LayerSplit, kLayerSplits> kSplits = {LayerSplit::batch, Lay
 double sent(double bytes, int ranks) { return bytes * (ranks - 1) / ranks; }
 
 }  // namespace
+
+MixCosts::MixCosts(size_t layers) : layers_(layers) {
+  for (auto& layer : layers_) {
+    for (auto& after : layer) after.fill(std::numeric_limits<double>::infinity());
+  }
+}
 
 double MixCosts::seconds_of(const Mix& mix) const {
   double seconds = 0;

@@ -19,11 +19,12 @@
 
 namespace tutti::training::planner {
 
-// Seconds of a step, by layer, for each division of the layer before and of the layer itself. The
-// first layer's do not depend on what is before.
+// Seconds of a step, by layer, for each division of the layer before and of the layer itself;
+// infinite unless set: such a layer cannot be divided so. The first layer's do not depend on what
+// is before.
 class MixCosts {
  public:
-  explicit MixCosts(size_t layers) : layers_(layers) {}
+  explicit MixCosts(size_t layers);
 
   size_t layers() const { return layers_.size(); }
   double& at(size_t layer, LayerSplit before, LayerSplit own) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,15 @@ namespace {
 constexpr uint64_t kEnoughExamples = uint64_t{1} << 40;
 constexpr int kRunsOfALayer = 9;  // the median counts
 
-// Layers that are divided by turns, in two ways.
-Mix alternating(size_t layers, LayerSplit first, LayerSplit second) {
+// Layers that are divided by turns, in two ways; but those with fewer outputs than ranks, which are
+// batch-parallel.
+Mix alternating(const std::vector<int64_t>& outputs, int ranks, LayerSplit first,
+                LayerSplit second) {
   Mix mix;
-  for (size_t layer = 0; layer < layers; ++layer) mix.push_back(layer % 2 == 0 ? first : second);
+  for (size_t layer = 0; layer < outputs.size(); ++layer) {
+    const LayerSplit split = layer % 2 == 0 ? first : second;
+    mix.push_back(outputs[layer] < ranks ? LayerSplit::batch : split);
+  }
   return mix;
 }
 
@@ -53,12 +60,15 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
   check_can_mix(run);
   HostPrices prices(usable_processors());
   const UnitProfiles profiles(ranks, prices.processors(), run.threads);
-  const size_t layers = make_model(run.model)->units().size();
+  std::vector<int64_t> outputs;
+  const std::unique_ptr<Model> whole = make_model(run.model);
+  for (const auto& unit : whole->units()) outputs.push_back(unit->output_shape().cols);
+  const size_t layers = outputs.size();
   MixCosts costs(layers);
   // Each layer is in these four divided in each way after each way.
   for (const LayerSplit even : {LayerSplit::batch, LayerSplit::model}) {
     for (const LayerSplit odd : {LayerSplit::batch, LayerSplit::model}) {
-      const Mix mix = alternating(layers, even, odd);
+      const Mix mix = alternating(outputs, run.mesh.tensor, even, odd);
       RunOptions settled = with_mix(run, mix);
       settle(settled, ranks, kEnoughExamples);
       const MeshPlace place = mesh_place(settled.mesh, ranks);

@@ -22,7 +22,7 @@ void describe_data(Schema& schema, RunOptions& options) {
   schema
       .add("data.files", options.data,
            "text files (also .jsonl, .gz, .zst, .parquet), directories of them, or token files "
-           "(.bin); for resnet a directory with MNIST's four files")
+           "(.bin); for resnet and perceptron a directory with MNIST's four files")
       .flag("--data")
       .value_name("PATH");
   schema.add("data.validation", options.validation,

@@ -9,14 +9,18 @@
 //                    backward: all-to-all of B x i  backward: all-reduce of B x i
 //
 // A batch-parallel layer's weights and bias are replicated, and their gradients are parts of sums
-// over the tensor ranks, which whoever sums gradients over ranks adds up.
+// over the tensor ranks, which whoever sums gradients over ranks adds up. In deterministic mode the
+// layer adds them up itself, for each micro-batch, in an order that does not tell how many ranks
+// there are (block_linear.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/models/block_linear.h"
 #include "training/models/mix.h"
 #include "training/modules/linear.h"
 
@@ -27,6 +31,7 @@ struct MixedLayerOptions {
   ActivationLayout before = {};  // of the inputs
   bool first = false;            // the inputs are the batch, whose gradient nobody needs
   double deviation = 0.02;       // of the weights at the start
+  int slices = 1;                // Pass::slices of all passes
 };
 
 class MixedLayer {
@@ -50,13 +55,17 @@ class MixedLayer {
 
  private:
   bool is_alone() const { return place_.size(Axis::tensor) == 1; }
+  bool is_batch() const { return options_.split == LayerSplit::batch; }
+  Tensor input_gradient(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  void add_in_order(Pass& pass, const Saved& saved) const;
 
   MeshPlace place_;
   MixedLayerOptions options_;
   ActivationLayout layout_;
   int64_t inputs_;  // of the whole layer
   int64_t outputs_;
-  Linear linear_;
+  std::optional<Linear> linear_;       // one of these two
+  std::optional<BlockLinear> blocks_;  // in deterministic mode
 };
 
 }  // namespace tutti::training

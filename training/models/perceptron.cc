@@ -58,14 +58,6 @@ void check_mix(const PerceptronConfig& config, const MeshPlace& place) {
                  .cause = "the layer is model-parallel (m), and some ranks would have no output",
                  .remedy = "give b for this layer, or fewer ranks"});
   }
-  if (ranks == 1 || config.compute.slices == 1) return;
-  throw Error(
-      ErrorCode::unsupported,
-      cat("a perceptron is not divided over ", ranks, " tensor ranks in deterministic mode"),
-      {.where = "--tp",
-       .cause = "batch-parallel layers add up their weights' gradients in an order that "
-                "depends on the ranks",
-       .remedy = "leave out --tp, or TUTTI_DETERMINISTIC"});
 }
 
 const PerceptronConfig& checked(const PerceptronConfig& config, const MeshPlace& place) {
@@ -139,8 +131,9 @@ class RectifiedUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// The last layer. Model-parallel: logits are gathered, and each rank has the loss of all samples.
-// Batch-parallel: each rank has the loss of its samples, and the ranks add up two numbers.
+// The last layer. Model-parallel, or in deterministic mode: logits are gathered, and each rank has
+// the loss of all samples. Batch-parallel: each rank has the loss of its samples, and the ranks add
+// up two numbers.
 class LogitsUnit : public Unit {
  public:
   LogitsUnit(ParameterTable& table, const LayerOptions& options)
@@ -174,10 +167,10 @@ class LogitsUnit : public Unit {
     Saved& saved = saved_[pass.slot];
     const Tensor gradient = saved.loss.backward(pass);
     if (shares_rows()) return layer_.backward(pass, gradient, saved.layer);
-    const Tensor columns =
+    const Tensor own =
         convert_layout(pass, layer_.place(), gradient, {gradient.rows, layer_.outputs()},
                        kReplicated, layer_.layout());
-    return layer_.backward(pass, columns, saved.layer);
+    return layer_.backward(pass, own, saved.layer);
   }
 
  private:
@@ -186,7 +179,7 @@ class LogitsUnit : public Unit {
     LossPart loss;
   };
 
-  bool shares_rows() const { return layer_.layout() == kTensorRows; }
+  bool shares_rows() const { return layer_.layout() == kTensorRows && options_.mixed.slices == 1; }
 
   Loss summed(Pass& pass, const Loss& own) const {
     const ArenaScope scope(pass.arena);
@@ -220,7 +213,8 @@ Perceptron::Perceptron(const PerceptronConfig& config, const MeshPlace& place)
                                .mixed = {.split = split,
                                          .before = before,
                                          .first = layer == 0,
-                                         .deviation = deviation_of_layer(is_last ? 1 : 2, inputs)}};
+                                         .deviation = deviation_of_layer(is_last ? 1 : 2, inputs),
+                                         .slices = config_.compute.slices}};
     if (is_last) {
       add_unit<LogitsUnit>(options);
     } else {

@@ -27,12 +27,13 @@ struct PerceptronConfig {
 
 class Perceptron : public Model {
  public:
-  // For a rank of a mesh. Throws Error(invalid_argument) for sizes that make no sense and for a mix
-  // of another number of layers; Error(unsupported) for tensor ranks in deterministic mode.
+  // For a rank of a mesh. Throws Error(invalid_argument) for sizes that make no sense, for a mix of
+  // another number of layers and for model-parallel layers with fewer outputs than tensor ranks.
   explicit Perceptron(const PerceptronConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
+  int slices() const override { return config_.compute.slices; }
 
  private:
   PerceptronConfig config_;

@@ -239,9 +239,9 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
                  .remedy = "leave one of them out"});
   }
   const auto is_cut = [](const ParameterSpec& spec) {
-    return (spec.placement.cut_over() | spec.placement.partial).has(Axis::tensor);
+    return spec.placement.cut_over().has(Axis::tensor);
   };
-  if (std::ranges::any_of(model.parameters().specs(), is_cut)) return;
+  if (takes_mix(options) || std::ranges::any_of(model.parameters().specs(), is_cut)) return;
   throw Error(ErrorCode::unsupported,
               cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
               {.where = "--tp", .remedy = "leave it out, or take gpt2, llama or perceptron"});

@@ -233,6 +233,23 @@ TEST(Mixes, HaveTheSameBitsInDeterministicMode) {
   }
 }
 
+TEST(Mixes, HaveTheSameBitsOnThreeRanksInDeterministicMode) {
+  const testing::Deterministic deterministic;
+  const auto sliced = [](const Mix& mix, int tensor) {
+    TinyRun run = run_of(mix, tensor);
+    run.other_model = [mix](const MeshPlace& place) {
+      PerceptronConfig config = uneven(mix);
+      config.compute.slices = 24;
+      return std::make_unique<Perceptron>(config, place);
+    };
+    return run;
+  };
+  const Outcome alone = testing::train(1, sliced({}, 1));
+  for (const Mix& mix : mixes_of(3)) {
+    EXPECT_EQ(testing::difference(testing::train(3, sliced(mix, 3)), alone), "") << to_text(mix);
+  }
+}
+
 TEST(Mixes, TrainInHalfPrecision) {
   const auto half = [](const Mix& mix, int tensor) {
     TinyRun run = run_of(mix, tensor);
@@ -351,6 +368,7 @@ TEST(Mixes, NeedALetterForEachLayer) {
   EXPECT_THAT(refusal(uneven({LayerSplit::batch, LayerSplit::model}), 2),
               AllOf(HasSubstr("the mix has 2 layers, and the model 3"), HasSubstr("--mix b,m"),
                     HasSubstr("give 3 letters")));
+  EXPECT_LT(refusal(uneven(Mix(9999, LayerSplit::batch)), 2).size(), 300u);
 }
 
 TEST(Mixes, DivideNoLayerThatIsNarrowerThanTheRanks) {

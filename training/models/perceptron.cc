@@ -41,9 +41,10 @@ int64_t outputs_of(const PerceptronConfig& config, int64_t layer) {
 void check_mix(const PerceptronConfig& config, const MeshPlace& place) {
   const Mix& mix = config.compute.mix;
   if (!mix.empty() && std::ssize(mix) != config.layers()) {
+    constexpr size_t kShown = 32;
     throw Error(ErrorCode::invalid_argument,
                 cat("the mix has ", mix.size(), " layers, and the model ", config.layers()),
-                {.where = cat("--mix ", to_text(mix)),
+                {.where = mix.size() <= kShown ? cat("--mix ", to_text(mix)) : "--mix",
                  .cause = "the last layer, which makes the classes' logits, counts too",
                  .remedy = cat("give ", config.layers(), " letters")});
   }

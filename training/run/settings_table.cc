@@ -280,7 +280,8 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("training.cut_slices", options.cut_slices,
-           "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2, llama and its kin are computed "
+           "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2, llama, its kin and perceptron "
+           "are computed "
            "in, so "
            "that "
            "--tp does not change a bit (default: 8)")

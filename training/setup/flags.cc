@@ -411,6 +411,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
+      {"parallel.sp", !takes_mix(options), "--model gpt2, llama or its kin"},
       {"parallel.mix", takes_mix(options), "--model perceptron"},
       {"parallel.mix", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},

@@ -61,7 +61,7 @@ void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.tp", options.mesh.tensor,
            "tensor-parallel ranks: each has some of attention's heads, of the feed-forward part "
-           "and of the vocabulary, of gpt2, llama and its kin")
+           "and of the vocabulary, of gpt2, llama and its kin; of perceptron as --mix says")
       .between(1, 65536)
       .show_default();
   schema

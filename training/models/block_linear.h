@@ -52,7 +52,7 @@ class BlockLinear {
   void add_gradients(const Branches& sums) const;
 
  private:
-  // Of what this rank has, slice number `index` of its own.
+  // Rows, or columns, of this rank's tensors that are slice number `index` of its own.
   static Share block(const Share& own, int64_t index, int64_t count, int slices);
   Share samples(const Pass& pass, int64_t index) const {
     return block(options_.sample_slices, index, pass.batch->samples, options_.slices);

@@ -42,7 +42,7 @@ class MixedLayer {
   MixedLayer(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
              const MixedLayerOptions& options);
 
-  // Of the outputs; on one tensor rank they are replicated.
+  // Layout of the outputs; on one tensor rank they are replicated.
   const ActivationLayout& layout() const { return layout_; }
   int64_t outputs() const { return outputs_; }  // of the whole layer
   const MeshPlace& place() const { return place_; }

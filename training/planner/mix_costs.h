@@ -1,4 +1,4 @@
-// What each mix of a network's layers (models/mix.h) costs, and the cheapest: a shortest path
+// Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix: a shortest path
 // through the layers, whose states are the ways to divide one.
 //
 //   batch   layer 0 ------ layer 1 ------ layer 2        an edge costs a layer's computing,

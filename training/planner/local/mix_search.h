@@ -1,5 +1,5 @@
-// What mixes of a model's layers (models/mix.h) cost on ranks of this host, from what its layers
-// take here.
+// Costs of mixes of a model's layers (models/mix.h) on ranks of this host, from times of its layers
+// that are measured here.
 #pragma once
 
 #include "training/planner/mix_costs.h"

@@ -15,6 +15,7 @@ constexpr std::array kLimits = {
     FileLimit{FileKind::graph, "a topology or a network", 256 * kMiB},
     FileLimit{FileKind::hosts, "a list of hosts", 16 * kMiB},
     FileLimit{FileKind::losses, "the losses of a run", 1024 * kMiB},
+    FileLimit{FileKind::mix, "a mix of layers", kMiB},
     FileLimit{FileKind::order, "a record of updates", 1024 * kMiB},
     FileLimit{FileKind::profile, "a profile of a model", 64 * kMiB},
     FileLimit{FileKind::program, "a collective's program", 64 * kMiB},

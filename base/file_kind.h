@@ -14,6 +14,7 @@ enum class FileKind {
   graph,          // of a host or a network
   hosts,          // for --hostfile
   losses,         // of a run, by step
+  mix,            // of a model's layers over ranks
   order,          // in which a run's ranks applied what others sent
   profile,        // of a model's units
   program,        // MSCCL's, or found rings

@@ -16,7 +16,8 @@ double mean_of(double sum, int64_t count) {
 }
 
 // The layout of all tensors between units, any of which may lie between two stages.
-ActivationLayout layout_between_units(const Model& model) {
+ActivationLayout layout_between_units(const Model& model, int stages) {
+  if (stages == 1) return kReplicated;  // nothing is sent
   const auto& units = model.units();
   const ActivationLayout layout = units.front()->output_shape().layout;
   for (size_t unit = 0; unit + 1 < units.size(); ++unit) {
@@ -45,7 +46,7 @@ StepGradients::StepGradients(Mesh& mesh, Model& model, pipeline::Plans& plans,
       summed_(summed),
       runner_(model, options),
       executor_(pipeline::Boundary(mesh.along(Axis::pipeline), mesh.along(Axis::tensor),
-                                   layout_between_units(model))),
+                                   layout_between_units(model, mesh.size(Axis::pipeline)))),
       stage_(model, runner_, placement, options.dtype) {
   ExpertLoad* const load = model.expert_load();
   if (load == nullptr) return;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "training/models/mix.h"
+
 namespace tutti::training {
 
 // How ranks along the context axis, which each have some of a sample's tokens, attend to the
@@ -27,6 +29,9 @@ struct ComputeOptions {
   // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h), a
   // multiple of their number; else 1.
   int slices = 1;
+  // How each layer is divided over the tensor ranks, of models that can mix (perceptron.h). Empty:
+  // all are model-parallel.
+  Mix mix = {};
 };
 
 }  // namespace tutti::training

@@ -9,6 +9,7 @@
 #include "training/models/gpt.h"
 #include "training/models/llama.h"
 #include "training/models/mlp_model.h"
+#include "training/models/perceptron.h"
 #include "training/models/resnet.h"
 #include "training/models/unet.h"
 
@@ -20,6 +21,7 @@ const std::vector<ModelKind>& model_kinds() {
     std::ranges::move(llama_kinds(), std::back_inserter(all));
     all.push_back(resnet_kind());
     all.push_back(unet_kind());
+    all.push_back(perceptron_kind());
     return all;
   }();
   return kinds;

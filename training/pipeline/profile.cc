@@ -85,6 +85,8 @@ class BoundUnit {
 struct Kind {
   std::type_index type;
   std::array<int64_t, 4> shapes;  // a sample's input and output
+  std::array<ActivationLayout, 2> layouts;
+  bool is_last;
   std::vector<std::vector<int64_t>> parameters;
   bool operator==(const Kind&) const = default;
 };
@@ -130,7 +132,11 @@ class Profiler {
     const Unit& unit = unit_at(index);
     const OutputShape in = input_shape(index);
     const OutputShape out = unit.output_shape();
-    Kind kind{typeid(unit), {in.rows, in.cols, out.rows, out.cols}, {}};
+    Kind kind{typeid(unit),
+              {in.rows, in.cols, out.rows, out.cols},
+              {in.layout, out.layout},
+              is_last(index),
+              {}};
     for (const int parameter : model_.parameters().used_by(index)) {
       kind.parameters.push_back(spec(parameter).slice().shape());
     }
@@ -148,7 +154,8 @@ class Profiler {
     const ArenaScope scope(arena_);
     const BoundUnit bound(model_.parameters(), index, options_, arena_);
     const auto matrix = [&](const OutputShape& shape, uint64_t seed) {
-      return random_matrix(arena_, options_.dtype, rows_of(shape), shape.cols, seed);
+      return random_matrix(arena_, options_.dtype, rows_of(shape),
+                           shape.cols_at(model_.parameters().mesh()), seed);
     };
     const ConstTensor input = index == 0 ? Tensor{} : matrix(input_shape(index), 1);
     const ConstTensor gradient =

@@ -11,6 +11,7 @@
 #include "training/models/registry.h"
 #include "training/optimizers/registry.h"
 #include "training/pipeline/schedules.h"
+#include "training/setup/mix_setting.h"
 
 namespace tutti::training {
 namespace {
@@ -410,6 +411,9 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
+      {"parallel.sp", !takes_mix(options), "--model gpt2, llama or its kin"},
+      {"parallel.mix", takes_mix(options), "--model perceptron"},
+      {"parallel.mix", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
       {"parallel.cp_kind", options.mesh.context > 1, "--cp"},
       {"parallel.partition_activations", options.mesh.tensor > 1 && options.recompute == "full",

@@ -11,6 +11,7 @@
 #include "training/setup/aliases.h"
 #include "training/setup/flags.h"
 #include "training/setup/merge.h"
+#include "training/setup/mix_setting.h"
 #include "training/setup/stored_model.h"
 
 namespace tutti::training {
@@ -22,7 +23,7 @@ void describe_data(Schema& schema, RunOptions& options) {
   schema
       .add("data.files", options.data,
            "text files (also .jsonl, .gz, .zst, .parquet), directories of them, or token files "
-           "(.bin); for resnet a directory with MNIST's four files")
+           "(.bin); for resnet and perceptron a directory with MNIST's four files")
       .flag("--data")
       .value_name("PATH");
   schema.add("data.validation", options.validation,
@@ -88,13 +89,20 @@ void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.tp", options.mesh.tensor,
            "tensor-parallel ranks: each has some of attention's heads, of the feed-forward part "
-           "and of the vocabulary, of gpt2, llama and its kin")
+           "and of the vocabulary, of gpt2, llama and its kin; of perceptron as --mix says")
       .between(1, 65536)
       .show_default();
   schema
       .add("parallel.sp", options.sequence_parallel,
            "sequence parallelism: between layers each of the --tp ranks has some of the tokens")
       .flag("--sp,--sequence-parallel");
+  schema
+      .add("parallel.mix", options.mix,
+           "perceptron: how each layer is divided over the --tp ranks, the first layer first: a "
+           "letter for each layer (b,m,m,b), a file with these letters, or auto: the mix whose "
+           "costs, measured here, are least. b (batch): each rank computes some of the samples; "
+           "m (model): some of the outputs (default: m for all)")
+      .value_name("LETTERS|FILE|auto");
   schema
       .add("parallel.tp_overlap", options.overlaps_sums,
            "do not sum over the --tp ranks beside the products whose rows are summed")
@@ -245,7 +253,8 @@ ModelContext model_context(const RunOptions& options, const MeshPlace& place,
                       .overlaps_sums = options.overlaps_sums,
                       .context = options.context_kind,
                       .loss_chunk = options.loss_chunk,
-                      .slices = static_cast<int>(options.training.cut_slices.value_or(1))},
+                      .slices = static_cast<int>(options.training.cut_slices.value_or(1)),
+                      .mix = mix_of(options)},
           .statistics = statistics,
           .place = place};
 }

@@ -19,6 +19,7 @@ namespace tutti::training {
 
 inline constexpr const char* kNewestStep = "newest";
 inline constexpr const char* kNewestStepOrNone = "auto";
+inline constexpr const char* kSearchedMix = "auto";
 
 // TrainOptions, and what they follow from (settle.h).
 struct RunOptions {
@@ -37,6 +38,7 @@ struct RunOptions {
   std::optional<int64_t> base_batch;
   std::string recompute = "none";
   bool sequence_parallel = false;
+  std::string mix;  // of layers (models/mix.h): letters, a file or kSearchedMix; settled: letters
   bool overlaps_sums = true;
   ContextKind context_kind = ContextKind::automatic;
   bool partition_activations = false;

@@ -19,6 +19,7 @@
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
 #include "training/run/stragglers.h"
+#include "training/setup/mix_setting.h"
 
 namespace tutti::training {
 namespace {
@@ -240,10 +241,10 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
   const auto is_cut = [](const ParameterSpec& spec) {
     return spec.placement.cut_over().has(Axis::tensor);
   };
-  if (std::ranges::any_of(model.parameters().specs(), is_cut)) return;
+  if (takes_mix(options) || std::ranges::any_of(model.parameters().specs(), is_cut)) return;
   throw Error(ErrorCode::unsupported,
               cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
-              {.where = "--tp", .remedy = "leave it out, or take gpt2 or llama"});
+              {.where = "--tp", .remedy = "leave it out, or take gpt2, llama or perceptron"});
 }
 
 // Of a sample its tokens, which context ranks deal out.
@@ -341,6 +342,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   const int data_ranks = first.ranks_along(kSampleAxes);
   const ModelTraits& traits = kind_of(options.model).traits;
   settle_slices(options);
+  settle_mix(options);
   const std::unique_ptr<Model> model = make_model(options.model, model_context(options, first));
   if (model->slices() == 1) training.cut_slices.reset();
   check_tensor_ranks(options, *model);

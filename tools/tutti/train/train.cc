@@ -26,6 +26,7 @@
 #include "tools/tutti/stop_signals.h"
 #include "tools/tutti/train/dry_run.h"
 #include "tools/tutti/train/files.h"
+#include "tools/tutti/train/mix.h"
 #include "tools/tutti/train/plan.h"
 #include "tools/tutti/train/plot.h"
 #include "tools/tutti/train/report.h"
@@ -182,6 +183,7 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   print_epochs(result.epochs, session.options());
   print_pipeline(result.pipeline, replica.pipeline, model);
   Json last = json_of(result, session.data(), units, ranks);
+  if (const std::string& mix = session.options().mix; !mix.empty()) last["mix"] = mix;
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
   files.write(result.step, last);
   return exit_code(result);
@@ -284,6 +286,9 @@ int train(TrainCommandOptions options) {
                 {.cause = "a launcher has started them",
                  .remedy = "leave the launcher out, or give the options that `tutti plan` prints"});
   }
+  if (is_planned && options.run.mix == training::kSearchedMix) {
+    throw UsageError("--plan auto and --mix auto do not go together: give --tp and --mix auto");
+  }
   if (launched && !only_tells) return train_as_rank(options, std::move(data));
   int ranks = wanted_ranks(options);
   if (launched) {
@@ -296,6 +301,11 @@ int train(TrainCommandOptions options) {
   check_min_ranks(options.min_ranks, ranks);
   std::vector<std::string> for_ranks;  // options
   if (is_planned) for_ranks = take_plan(options.run, ranks, !only_tells);
+  if (options.run.mix == training::kSearchedMix) {
+    for (std::string& option : take_mix(options.run, ranks, !options.print_configuration)) {
+      for_ranks.push_back(std::move(option));
+    }
+  }
   RunOptions tried = options.run;
   settle(tried, ranks, data.examples());
   if (options.print_configuration) {
@@ -393,6 +403,7 @@ void add_train(CommandLine& line) {
       "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
       "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
       "  tutti train --data TEXT --model llama --tp 2 --dp 2 --sp\n"
+      "  tutti train --data IMAGES --model perceptron --widths 1024 512 256 --tp 2 --mix auto\n"
       "  tutti train --data TEXT --checkpoint DIR --checkpoint-every 100 --resume\n"
       "  tutti train --config run.json --set optimizer.lr=0.001 --steps 500\n"
       "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "

@@ -16,6 +16,7 @@
 #include "training/pipeline/schedules.h"
 #include "training/planner/local/local_step.h"
 #include "training/planner/local/unit_profiles.h"
+#include "training/setup/mix_setting.h"
 #include "training/setup/settle.h"
 
 namespace tutti::training::planner {
@@ -138,7 +139,7 @@ class LocalSearch {
     std::vector<bool> rows = {false};
     if (run_.is_given("parallel.sp")) {
       rows = {run_.sequence_parallel};
-    } else if (layout.tensor > 1) {
+    } else if (layout.tensor > 1 && !takes_mix(run_)) {
       rows.push_back(true);
     }
     const bool has_experts = has_experts_ || run_.is_given("parallel.ep");

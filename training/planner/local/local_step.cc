@@ -1,6 +1,7 @@
 #include "training/planner/local/local_step.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -64,9 +65,16 @@ class LocalPricing {
   LocalStep price() {
     LocalStep step;
     price_passes(step.time);
-    price_sums(step.time);
+    price_sums(parameter_bytes(), step.time);
     step.memory = memory();
     return step;
+  }
+
+  double unit_seconds(int unit) {
+    StepTime time;
+    time.computing = turns() * count(passes_) * pass_of(unit).all();
+    price_sums(parameter_bytes_of(unit), time);
+    return time.total();
   }
 
  private:
@@ -202,28 +210,57 @@ class LocalPricing {
     return first + slope * count(passes_ - enough);
   }
 
-  // Bytes of the parameters of the stage that has most.
-  double parameter_bytes() const {
-    std::vector<double> bytes(static_cast<size_t>(stages()), 0);
+  // Bytes of parameters, by the number of ranks that sum their gradients.
+  using BytesByGroup = std::map<int, double>;
+
+  BytesByGroup parameter_bytes_of(int unit) const {
+    const double element = count(static_cast<int64_t>(size_of(replica_.storage.dtype)));
+    BytesByGroup bytes;
+    for (const int index : model_->parameters().used_by(unit)) {
+      const ParameterSpec& spec = model_->parameters().specs()[static_cast<size_t>(index)];
+      bytes[place_.ranks_along(spec.placement.summed_over())] +=
+          element * count(spec.local_count());
+    }
+    return bytes;
+  }
+
+  // Of the stage that has most.
+  BytesByGroup parameter_bytes() const {
+    std::vector<BytesByGroup> bytes(static_cast<size_t>(stages()));
     const int units = static_cast<int>(std::ssize(model_->units()));
     for (size_t chunk = 0; chunk < cut_.size(); ++chunk) {
       const std::vector<int>& holders = plans_.layout().holders[chunk];
       const int end = chunk + 1 < cut_.size() ? cut_[chunk + 1] : units;
       for (int unit = cut_[chunk]; unit < end; ++unit) {
         for (const int holder : holders) {
-          bytes[static_cast<size_t>(holder)] +=
-              count(profile_.layers[static_cast<size_t>(unit)].parameter_bytes);
+          for (const auto& [group, more] : parameter_bytes_of(unit)) {
+            bytes[static_cast<size_t>(holder)][group] += more;
+          }
         }
       }
     }
-    return *std::ranges::max_element(bytes);
+    const auto all = [](const BytesByGroup& groups) {
+      double sum = 0;
+      for (const auto& [group, its] : groups) sum += its;
+      return sum;
+    };
+    return *std::ranges::max_element(bytes, {}, all);
   }
 
-  void price_sums(StepTime& time) {
+  // Sums of gradients, and updates, of parameters that so many ranks sum.
+  void price_sums(const BytesByGroup& bytes, StepTime& time) {
+    for (const auto& [group, own] : bytes) {
+      StepTime part;
+      price_sums(own, group, part);
+      time.sums += part.sums;
+      time.gathers += part.gathers;
+      time.update += part.update;
+    }
+  }
+
+  void price_sums(double own, int group, StepTime& time) {
     const StorageOptions& storage = replica_.storage;
-    const double own = parameter_bytes();
     const double elements = own / count(static_cast<int64_t>(size_of(storage.dtype)));
-    const int group = place_.ranks_along(kBatchAxes);
     const double bucket = count(storage.bucket_elements) * sizeof(float);
     const double gradients = elements * sizeof(float);
     const auto in_buckets = [&](Collective collective, double bytes) {
@@ -309,6 +346,16 @@ class LocalPricing {
 LocalStep local_step(const RunOptions& settled, const MeshPlace& place, const Profile& profile,
                      int at_once, HostPrices& prices) {
   return LocalPricing(settled, place, profile, at_once, prices).price();
+}
+
+std::vector<double> unit_seconds(const RunOptions& settled, const MeshPlace& place,
+                                 const Profile& profile, int at_once, HostPrices& prices) {
+  LocalPricing pricing(settled, place, profile, at_once, prices);
+  std::vector<double> seconds;
+  for (size_t unit = 0; unit < profile.layers.size(); ++unit) {
+    seconds.push_back(pricing.unit_seconds(static_cast<int>(unit)));
+  }
+  return seconds;
 }
 
 }  // namespace tutti::training::planner

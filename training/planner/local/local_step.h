@@ -24,4 +24,9 @@ struct LocalStep {
 LocalStep local_step(const RunOptions& settled, const MeshPlace& place,
                      const pipeline::Profile& profile, int at_once, HostPrices& prices);
 
+// Seconds of a step that each of the model's units takes: computing, its messages, the sums of its
+// gradients and its update. For a run without a pipeline; the arguments are those of local_step().
+std::vector<double> unit_seconds(const RunOptions& settled, const MeshPlace& place,
+                                 const pipeline::Profile& profile, int at_once, HostPrices& prices);
+
 }  // namespace tutti::training::planner

@@ -28,7 +28,7 @@ constexpr int64_t kMostMeasured = 4;  // samples
 std::string key_of(const RunOptions& settled, const MeshPlace& place, int64_t samples) {
   return cat(samples, ' ', place.size(Axis::tensor), ' ', place.size(Axis::context), ' ',
              place.ranks_along(place.experts), ' ', name(place.experts), ' ',
-             settled.recompute == "selective", ' ', settled.sequence_parallel);
+             settled.recompute == "selective", ' ', settled.sequence_parallel, ' ', settled.mix);
 }
 
 // Continues the line through what two samples and four took.
@@ -70,7 +70,7 @@ const Profile& UnitProfiles::of(const RunOptions& settled, const MeshPlace& plac
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   if (samples <= kMostMeasured) {
-    return known_.emplace(key, measure(settled, place, samples)).first->second;
+    return known_.emplace(key, measured(settled, place, samples, kRuns)).first->second;
   }
   const Profile& two = of(settled, place, 2);
   const Profile& four = of(settled, place, 4);
@@ -78,8 +78,8 @@ const Profile& UnitProfiles::of(const RunOptions& settled, const MeshPlace& plac
 }
 
 // Ranks compute the same units at about the same time.
-Profile UnitProfiles::measure(const RunOptions& settled, const MeshPlace& place,
-                              int64_t samples) const {
+Profile UnitProfiles::measured(const RunOptions& settled, const MeshPlace& place, int64_t samples,
+                               int runs) const {
   std::vector<std::optional<Profile>> each(static_cast<size_t>(at_once_));
   std::vector<std::exception_ptr> errors(each.size());
   const auto measure_one = [&](size_t rank) {
@@ -92,8 +92,8 @@ Profile UnitProfiles::measure(const RunOptions& settled, const MeshPlace& place,
         batch.deal_out(model->attention_window(), place.place(Axis::context),
                        place.size(Axis::context));
       }
-      each[rank] = pipeline::profile_model(
-          *model, batch.view(), {.dtype = settled.training.replica.storage.dtype}, kRuns);
+      each[rank] = pipeline::profile_model(*model, batch.view(),
+                                           {.dtype = settled.training.replica.storage.dtype}, runs);
     } catch (...) {
       errors[rank] = std::current_exception();
     }

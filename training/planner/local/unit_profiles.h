@@ -26,13 +26,15 @@ class UnitProfiles {
   // profile_model().
   const pipeline::Profile& of(const RunOptions& settled, const MeshPlace& place, int64_t samples);
 
+  // Measures that profile with so many samples, whatever is known already. `runs`: of each unit;
+  // the median counts.
+  pipeline::Profile measured(const RunOptions& settled, const MeshPlace& place, int64_t samples,
+                             int runs) const;
+
   int threads() const { return threads_; }
   int at_once() const { return at_once_; }
 
  private:
-  pipeline::Profile measure(const RunOptions& settled, const MeshPlace& place,
-                            int64_t samples) const;
-
   int threads_;
   int at_once_;
   std::map<std::string, pipeline::Profile> known_;

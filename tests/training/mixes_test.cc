@@ -1,0 +1,402 @@
+// Layers that are batch- or model-parallel over the same ranks: whatever the mix, it is the same
+// model that is trained, and ranks send what formulas say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/bound_parameters.h"
+#include "tests/training/support/saved_tensors.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/core/random.h"
+#include "training/models/perceptron.h"
+#include "training/pipeline/runner.h"
+#include "training/planner/mix_costs.h"
+#include "training/run/parameter_values.h"
+#include "training/run/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using testing::BoundParameters;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+
+std::vector<Mix> mixes_of(size_t layers) {
+  std::vector<Mix> all;
+  for (unsigned bits = 0; bits < 1U << layers; ++bits) {
+    Mix& mix = all.emplace_back();
+    for (size_t layer = 0; layer < layers; ++layer) {
+      mix.push_back((bits >> layer & 1) == 0 ? LayerSplit::batch : LayerSplit::model);
+    }
+  }
+  return all;
+}
+
+// No width or number of classes that 2, 3 or 4 ranks can divide evenly, but for one.
+PerceptronConfig uneven(const Mix& mix = {}) {
+  return {.height = 3, .width = 5, .classes = 5, .widths = {7, 10}, .compute = {.mix = mix}};
+}
+
+// --- gradients, in float64 ---
+
+struct Images {
+  explicit Images(const PerceptronConfig& config, int64_t samples) {
+    for (int64_t i = 0; i < samples * config.inputs(); ++i) {
+      features.push_back(scale_symmetric(random_bits(1, 2, static_cast<uint64_t>(i)), 0.5f));
+    }
+    for (int64_t i = 0; i < samples; ++i) {
+      targets.push_back(i == 1 ? -100 : static_cast<int32_t>(i % config.classes));
+    }
+  }
+  MicroBatch batch(int weight = 1) const {
+    return {
+        .samples = std::ssize(targets), .features = features, .targets = targets, .weight = weight};
+  }
+  std::vector<float> features;
+  std::vector<int32_t> targets;
+};
+
+// A model with its parameters in float64.
+struct Bound {
+  Bound(const PerceptronConfig& config, const MeshPlace& place, Mesh* mesh = nullptr,
+        bool recomputes = false)
+      : model(config, place),
+        parameters(model.parameters(), DType::f64, 0.25, true),
+        runner(model, {.dtype = DType::f64, .checkpoint_units = recomputes, .mesh = mesh}) {}
+
+  const ParameterSpec& spec(int index) const {
+    return model.parameters().specs()[static_cast<size_t>(index)];
+  }
+
+  Perceptron model;
+  BoundParameters parameters;
+  UnitHooks hooks;
+  ModelRunner runner;
+};
+
+// A rank's slice of each of a whole model's values.
+void take_values(const Bound& whole, Bound& own) {
+  for (int index = 0; index < own.parameters.size(); ++index) {
+    const std::vector<double> all = testing::doubles(whole.parameters.value(index));
+    const Slice slice = own.spec(index).slice();
+    std::vector<double> values;
+    for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {
+      const auto first = all.begin() + run.whole;
+      values.insert(values.end(), first, first + run.count);
+    });
+    testing::assign(own.parameters.value(index), values);
+  }
+}
+
+// The largest distance of a rank's gradients, summed over the ranks that have parts of them, from
+// the whole model's.
+double distance_of_gradients(const Bound& whole, const Bound& own, Mesh& mesh) {
+  double largest = 0;
+  for (int index = 0; index < own.parameters.size(); ++index) {
+    const ParameterSpec& spec = own.spec(index);
+    std::vector<double> found = testing::doubles(own.parameters.gradient(index));
+    if (spec.placement.partial.has(Axis::tensor)) {
+      mesh.along(Axis::tensor).all_reduce(std::span<double>(found), ReduceOp::sum);
+    }
+    const std::vector<double> all = testing::doubles(whole.parameters.gradient(index));
+    std::vector<double> expected;
+    const Slice slice = spec.slice();
+    for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {
+      const auto first = all.begin() + run.whole;
+      expected.insert(expected.end(), first, first + run.count);
+    });
+    if (expected.empty()) continue;
+    largest = std::max(largest, testing::relative_distance(found, expected));
+  }
+  return largest;
+}
+
+void check_gradients(int ranks, const Mix& mix, int64_t samples, bool recomputes) {
+  SCOPED_TRACE(cat(ranks, " ranks, ", to_text(mix), ", ", samples, " samples",
+                   recomputes ? ", recomputed" : ""));
+  const Images images(uneven(), samples);
+  Bound whole(uneven(), {});
+  const MicroBatch batch = images.batch();
+  const PassResult expected = whole.runner.train(batch, {0.5}, whole.hooks);
+  run_ranks(ranks, [&](const Job& job) {
+    Mesh mesh(Communicator::init(job), {.tensor = ranks, .data = 1});
+    Bound own(uneven(mix), mesh.place(), &mesh, recomputes);
+    take_values(whole, own);
+    const MicroBatch again = images.batch(), weightless = images.batch(0);
+    const PassResult found = own.runner.train(again, {0.5}, own.hooks);
+    EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-12 * expected.loss_sum);
+    EXPECT_EQ(found.correct, expected.correct);
+    own.runner.train(weightless, {0.5}, own.hooks);  // adds nothing
+    EXPECT_LT(distance_of_gradients(whole, own, mesh), 1e-12);
+    const MicroBatch unknown{.samples = samples, .features = images.features};
+    const std::vector<double> logits = testing::doubles(own.runner.predict(unknown, own.hooks));
+    if (job.rank == 0) {
+      const std::vector<double> all = testing::doubles(whole.runner.predict(unknown, whole.hooks));
+      EXPECT_LT(testing::relative_distance(logits, all), 1e-12);
+    }
+  });
+}
+
+TEST(Mixes, AllHaveTheGradientsOfTheUndividedModel) {
+  for (const Mix& mix : mixes_of(3)) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const int64_t samples : {1, 2, 9}) check_gradients(ranks, mix, samples, false);
+    }
+  }
+}
+
+TEST(Mixes, AreRecomputed) {
+  for (const Mix& mix : mixes_of(3)) check_gradients(3, mix, 7, true);
+}
+
+// --- training ---
+
+TinyRun run_of(const Mix& mix, int tensor = 1, int data = 1, int zero = 0) {
+  TinyRun run;
+  run.mesh = {.tensor = tensor, .data = data};
+  run.resnet = ResNetConfig{.height = 3, .width = 5, .classes = 5};  // the data's shape
+  run.other_model = [mix](const MeshPlace& place) {
+    return std::make_unique<Perceptron>(uneven(mix), place);
+  };
+  run.replica.storage.stage = zero;
+  run.replica.storage.bucket_elements = 60;
+  run.replica.storage.first_bucket_elements = 30;
+  run.replica.clip = 0.5;
+  run.batch = 10;
+  run.micro_batch = 5;
+  run.last_batch = 4;  // a rank without a micro-batch, one of 4 samples
+  run.steps = 6;
+  run.validation_samples = 7;
+  return run;
+}
+
+// Deterministic sums over ranks have the same bits in all stages.
+TEST(Mixes, TrainTheSameModelBesideDataRanksInEveryStageOfZero) {
+  const testing::Deterministic deterministic;
+  const Outcome alone = testing::train(1, run_of({}));
+  for (const Mix& mix : mixes_of(3)) {
+    for (const auto& [tensor, data] : {std::pair(2, 1), {3, 1}, {4, 1}, {2, 2}, {3, 2}}) {
+      std::optional<Outcome> first;
+      for (int zero = 0; zero <= 3; ++zero) {
+        SCOPED_TRACE(cat(to_text(mix), ": tensor ", tensor, " x data ", data, ", ZeRO ", zero));
+        const Outcome found = testing::train(tensor * data, run_of(mix, tensor, data, zero));
+        if (!first) first = found;
+        EXPECT_EQ(testing::difference(found, *first), "");
+        EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 1e-6);
+        EXPECT_LT(testing::relative_difference(found.norms, alone.norms), 1e-5);
+        EXPECT_EQ(found.correct, alone.correct);
+        EXPECT_NEAR(found.validation, alone.validation, 1e-6 * alone.validation);
+      }
+    }
+  }
+}
+
+// In deterministic mode a model with slices is computed in blocks that no mix changes.
+TEST(Mixes, HaveTheSameBitsInDeterministicMode) {
+  const testing::Deterministic deterministic;
+  const auto sliced = [](const Mix& mix, int tensor, int data, int zero, DType dtype) {
+    TinyRun run = run_of(mix, tensor, data, zero);
+    run.other_model = [mix](const MeshPlace& place) {
+      PerceptronConfig config = uneven(mix);
+      config.compute.slices = 8;
+      return std::make_unique<Perceptron>(config, place);
+    };
+    run.replica.storage.dtype = dtype;
+    return run;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int data : {1, 2}) {
+      const Outcome alone = testing::train(data, sliced({}, 1, data, 0, dtype));
+      int zero = 0;
+      for (const Mix& mix : mixes_of(3)) {
+        for (const int tensor : {2, 4}) {
+          zero = (zero + 1) % 4;
+          SCOPED_TRACE(cat(to_text(mix), ": tensor ", tensor, " x data ", data, ", ZeRO ", zero));
+          const TinyRun run = sliced(mix, tensor, data, zero, dtype);
+          EXPECT_EQ(testing::difference(testing::train(tensor * data, run), alone), "");
+        }
+      }
+    }
+  }
+}
+
+TEST(Mixes, HaveTheSameBitsOnThreeRanksInDeterministicMode) {
+  const testing::Deterministic deterministic;
+  const auto sliced = [](const Mix& mix, int tensor) {
+    TinyRun run = run_of(mix, tensor);
+    run.other_model = [mix](const MeshPlace& place) {
+      PerceptronConfig config = uneven(mix);
+      config.compute.slices = 24;
+      return std::make_unique<Perceptron>(config, place);
+    };
+    return run;
+  };
+  const Outcome alone = testing::train(1, sliced({}, 1));
+  for (const Mix& mix : mixes_of(3)) {
+    EXPECT_EQ(testing::difference(testing::train(3, sliced(mix, 3)), alone), "") << to_text(mix);
+  }
+}
+
+TEST(Mixes, TrainInHalfPrecision) {
+  const auto half = [](const Mix& mix, int tensor) {
+    TinyRun run = run_of(mix, tensor);
+    run.replica.storage.dtype = DType::bf16;
+    return run;
+  };
+  const Outcome alone = testing::train(1, half({}, 1));
+  for (const Mix& mix : mixes_of(3)) {
+    const Outcome found = testing::train(2, half(mix, 2));
+    EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 0.02) << to_text(mix);
+  }
+}
+
+// --- checkpoints ---
+
+class MixedCheckpoints : public FolderTest {};
+
+TEST_F(MixedCheckpoints, GoOnUnderEveryOtherMix) {
+  constexpr int64_t kSavedAt = 2;
+  const std::vector<Mix> mixes = mixes_of(3);
+  const auto next = [](TinyRank& rank) {
+    std::vector<double> losses;
+    for (int step = 0; step < 3; ++step) losses.push_back(rank.step().loss);
+    return losses;
+  };
+  for (size_t from = 0; from < mixes.size(); from += 3) {
+    const std::string saved = path(cat("saved-", from));
+    std::vector<double> expected;
+    run_ranks(2, [&](const Job& job) {
+      TinyRank rank(job, run_of(mixes[from], 2));
+      while (rank.done < kSavedAt) rank.step();
+      std::optional<RunDirectory> run;
+      if (job.rank == 0) run.emplace(saved, RunStart{});
+      save_snapshot(rank.replica, *rank.model,
+                    {.directory = run ? &*run : nullptr, .step = kSavedAt, .keep = 1});
+      const std::vector<double> losses = next(rank);
+      if (job.rank == 0) expected = losses;
+    });
+    for (size_t to = 0; to < mixes.size(); ++to) {
+      SCOPED_TRACE(cat("from ", to_text(mixes[from]), " to ", to_text(mixes[to])));
+      const int ranks = to % 2 == 0 ? 2 : 3;
+      run_ranks(ranks, [&](const Job& job) {
+        TinyRank rank(job, run_of(mixes[to], ranks, 1, static_cast<int>(to % 4)));
+        load_snapshot(rank.replica, *rank.model, saved);
+        rank.skip(kSavedAt);
+        EXPECT_LT(testing::relative_difference(next(rank), expected), 1e-5);
+      });
+    }
+  }
+}
+
+// --- what ranks send ---
+
+// All sizes are multiples of what buckets are padded to.
+constexpr int64_t kClasses = 32;
+PerceptronConfig even(const Mix& mix) {
+  return {.height = 8,
+          .width = 8,
+          .classes = kClasses,
+          .widths = {96, 32, 64, 128},
+          .compute = {.mix = mix}};
+}
+const std::vector<int64_t> kWidths = {64, 96, 32, 64, 128, kClasses};
+
+// Bytes that a rank sends in a step of one micro-batch, by units and by gradient sums.
+std::pair<double, double> sent_by(const Mix& mix, int ranks, int64_t samples) {
+  std::pair<double, double> sent;
+  run_ranks(ranks, [&](const Job& job) {
+    TinyRun run;
+    run.mesh = {.tensor = ranks, .data = 1};
+    run.resnet = ResNetConfig{.height = 8, .width = 8, .classes = kClasses};
+    run.other_model = [&](const MeshPlace& place) {
+      return std::make_unique<Perceptron>(even(mix), place);
+    };
+    run.batch = run.micro_batch = static_cast<uint64_t>(samples);
+    TinyRank rank(job, run);
+    rank.step();
+    const auto bytes = rank.replica.bytes_by_axis();
+    if (job.rank != 0) return;
+    sent = {bytes[static_cast<size_t>(Axis::tensor)], bytes[static_cast<size_t>(Axis::data)]};
+  });
+  return sent;
+}
+
+TEST(Mixes, SendWhatTheFormulasSay) {
+  for (const int ranks : {2, 3, 4}) {
+    for (const int64_t samples : {8, 11}) {
+      SCOPED_TRACE(cat(ranks, " ranks, ", samples, " samples"));
+      const auto [units, sums] = sent_by(Mix(5, LayerSplit::model), ranks, samples);
+      EXPECT_DOUBLE_EQ(units,
+                       planner::model_parallel_bytes(kWidths, samples, ranks, sizeof(float)));
+      EXPECT_EQ(sums, 0);
+      const auto [loss, gradients] = sent_by(Mix(5, LayerSplit::batch), ranks, samples);
+      double biases = 0;
+      for (size_t layer = 1; layer < kWidths.size(); ++layer) {
+        biases += static_cast<double>(kWidths[layer]);
+      }
+      const double part = static_cast<double>(ranks - 1) / ranks;
+      EXPECT_NEAR(gradients,
+                  planner::batch_parallel_bytes(kWidths, ranks, sizeof(float)) +
+                      2 * part * biases * sizeof(float),
+                  1e-6);
+      // The loss and the number of right answers.
+      EXPECT_NEAR(loss, 2 * part * 2 * sizeof(double), 1e-9);
+    }
+  }
+}
+
+// --- what is refused ---
+
+std::string refusal(const PerceptronConfig& config, int ranks) {
+  return error_of([&] { Perceptron(config, MeshPlace{.sizes = {ranks, 1, 1, 1, 1}}); });
+}
+
+TEST(Mixes, NeedALetterForEachLayer) {
+  EXPECT_THAT(refusal(uneven({LayerSplit::batch, LayerSplit::model}), 2),
+              AllOf(HasSubstr("the mix has 2 layers, and the model 3"), HasSubstr("--mix b,m"),
+                    HasSubstr("give 3 letters")));
+  EXPECT_LT(refusal(uneven(Mix(9999, LayerSplit::batch)), 2).size(), 300u);
+}
+
+TEST(Mixes, DivideNoLayerThatIsNarrowerThanTheRanks) {
+  const auto of = [](LayerSplit last) {
+    return refusal(uneven({LayerSplit::model, LayerSplit::model, last}), 6);
+  };
+  EXPECT_THAT(of(LayerSplit::model),
+              AllOf(HasSubstr("the 5 outputs of layer 2 cannot be divided over 6 ranks"),
+                    HasSubstr("give b for this layer")));
+  EXPECT_EQ(of(LayerSplit::batch), "no error");
+  check_gradients(6, {LayerSplit::model, LayerSplit::model, LayerSplit::batch}, 3, false);
+}
+
+TEST(Mixes, SizesMakeSense) {
+  const auto with = [](auto change) {
+    PerceptronConfig config = uneven();
+    change(config);
+    return refusal(config, 1);
+  };
+  EXPECT_THAT(with([](PerceptronConfig& c) {
+                c.widths = {3, 0};
+              }),
+              HasSubstr("width of a layer cannot be 0"));
+  EXPECT_THAT(with([](PerceptronConfig& c) { c.classes = -1; }), HasSubstr("classes"));
+  EXPECT_THAT(with([](PerceptronConfig& c) { c.widths.resize(20000, 1); }),
+              HasSubstr("the model has 20001 layers"));
+  EXPECT_EQ(with([](PerceptronConfig& c) { c.widths.clear(); }), "no error");
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,71 @@
+// y = x W^T + b in deterministic mode, in blocks of samples x outputs: slices of both
+// (core/slices.h) are the same for any ranks, and each block is a product by itself. So the bits do
+// not tell whether a rank has some of the samples, some of the outputs, or all.
+//
+//              outputs               dx of a slice of samples: a tree of sums over slices of
+//              outputs
+//            +----+----+             dW of a slice of outputs: a tree of sums over slices of
+//            samples
+//   samples  | 00 | 01 |
+//            +----+----+             A rank that has some of the slices of a sum computes its
+//            branch | 10 | 11 |             of the tree.
+//            +----+----+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
+#include "training/modules/linear.h"
+
+namespace tutti::training {
+
+struct BlockLinearOptions {
+  double deviation = 0.02;  // of the weights at the start
+  Placement placement = {};
+  int slices = 1;            // of the samples, and of the outputs
+  Share sample_slices = {};  // that this rank has
+  Share output_slices = {};
+};
+
+class BlockLinear {
+ public:
+  using Saved = Linear::Saved;
+
+  // Parameters NAME.weight and NAME.bias, of the whole layer.
+  BlockLinear(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
+              const BlockLinearOptions& options);
+
+  // `input`: this rank's samples of pass.batch; so are the output's rows.
+  Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
+  // This rank's branch of the sum, of value_type().
+  Tensor backward_input(Pass& pass, ConstTensor output_gradient) const;
+  // This rank's branches of the sums that are the gradients of its weights and bias, of
+  // value_type(): own outputs x inputs, and own outputs x 1.
+  struct Branches {
+    Tensor weight;
+    Tensor bias;
+  };
+  Branches weight_branches(Pass& pass, const Saved& saved) const;
+  // Adds sums to the gradients of this rank's parameters.
+  void add_gradients(const Branches& sums) const;
+
+ private:
+  // Rows, or columns, of this rank's tensors that are slice number `index` of its own.
+  static Share block(const Share& own, int64_t index, int64_t count, int slices);
+  Share samples(const Pass& pass, int64_t index) const {
+    return block(options_.sample_slices, index, pass.batch->samples, options_.slices);
+  }
+  Share outputs(int64_t index) const {
+    return block(options_.output_slices, index, outputs_, options_.slices);
+  }
+
+  BlockLinearOptions options_;
+  int64_t inputs_;
+  int64_t outputs_;  // of the whole layer
+  const Parameter* weight_;
+  const Parameter* bias_;
+};
+
+}  // namespace tutti::training

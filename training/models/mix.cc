@@ -1,0 +1,80 @@
+#include "training/models/mix.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "training/models/registry.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr std::string_view kSeparators = ", \t\r\n";
+
+// visit(word, line) for each word outside of comments, with the number of its line.
+template <typename Visit>
+void for_each_word(std::string_view text, const Visit& visit) {
+  int line = 1;
+  for (size_t at = 0; at < text.size();) {
+    const char first = text[at];
+    if (first == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (kSeparators.find(first) != std::string_view::npos) {
+      if (first == '\n') ++line;
+      ++at;
+    } else {
+      const size_t end = std::min(text.find_first_of(", \t\r\n#", at), text.size());
+      visit(text.substr(at, end - at), line);
+      at = end;
+    }
+  }
+}
+
+LayerSplit split_named(std::string_view word, const std::string& place) {
+  if (word == "b") return LayerSplit::batch;
+  if (word == "m") return LayerSplit::model;
+  if (word == "d") {
+    throw Error(ErrorCode::unsupported, "a fully connected layer cannot be domain-parallel (d)",
+                {.where = place,
+                 .cause = "d divides the height and width of images, which only convolutions keep",
+                 .remedy = "give b or m for this layer"});
+  }
+  throw Error(ErrorCode::invalid_argument,
+              cat("a layer cannot be divided by ", in_quotes(std::string(word))),
+              {.where = place,
+               .cause = "a mix has one letter for each layer",
+               .remedy = "give b (batch) or m (model)"});
+}
+
+}  // namespace
+
+Mix parse_mix(std::string_view text, const std::string& where) {
+  const bool has_lines = text.find('\n') != std::string_view::npos;
+  Mix mix;
+  for_each_word(text, [&](std::string_view word, int line) {
+    mix.push_back(split_named(word, has_lines ? cat(where, ", line ", line) : where));
+    if (static_cast<double>(mix.size()) <= kMostLayers) return;
+    throw Error(ErrorCode::invalid_argument, cat("the mix has more than ", kMostLayers, " layers"),
+                {.where = where, .remedy = "give one letter for each layer of the model"});
+  });
+  if (!mix.empty()) return mix;
+  throw Error(ErrorCode::invalid_argument, "the mix has no layers",
+              {.where = where, .remedy = "give b or m for each layer, as in b,m,m,b"});
+}
+
+bool is_mix(std::string_view text) {
+  bool single = true;
+  for_each_word(text, [&](std::string_view word, int) { single = single && word.size() == 1; });
+  return single;
+}
+
+std::string to_text(const Mix& mix) {
+  std::string text;
+  for (const LayerSplit split : mix) {
+    text += cat(text.empty() ? "" : ",", split == LayerSplit::batch ? 'b' : 'm');
+  }
+  return text;
+}
+
+}  // namespace tutti::training

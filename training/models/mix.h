@@ -1,0 +1,39 @@
+// Division of a network's layers over the same ranks, those along the tensor axis, each layer in
+// its own way (Gholami, Azad, Jin, Keutzer, Buluc: Integrated model, batch, and domain parallelism
+// in training neural networks, SPAA 2018).
+//
+//   b  batch   each rank has all weights and computes some of the samples; the weights' gradients
+//              are summed over the ranks
+//   m  model   each rank has some of the weights and computes some of the outputs of all samples
+//
+// A mix is written with one letter for each layer, the first layer first: "b,m,m,b".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/core/activation_layout.h"
+
+namespace tutti::training {
+
+enum class LayerSplit : uint8_t { batch, model };
+inline constexpr int kLayerSplits = 2;
+
+using Mix = std::vector<LayerSplit>;
+
+// The layout of a layer's outputs.
+constexpr ActivationLayout layout_of(LayerSplit split) {
+  return split == LayerSplit::batch ? kTensorRows : kTensorColumns;
+}
+
+// Reads letters that commas, blanks or line breaks separate; # begins a comment that ends with its
+// line. `where` names their source in errors: a file, or an option. Throws Error(invalid_argument)
+// for another word and for no letter or too many.
+Mix parse_mix(std::string_view text, const std::string& where);
+// Whether the text is a list of single characters, as a mix is, and not a file's name.
+bool is_mix(std::string_view text);
+std::string to_text(const Mix& mix);
+
+}  // namespace tutti::training

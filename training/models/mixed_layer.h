@@ -1,0 +1,71 @@
+// A fully connected layer that is batch- or model-parallel over the tensor ranks, and the
+// conversions from the layout of the layer before. Of a micro-batch of B samples, i inputs and o
+// outputs:
+//
+//   before \ layer   batch                          model
+//   batch (rows)     -                              forward: all-gather of B x i
+//                                                   backward: reduce-scatter of B x i
+//   model (columns)  forward: all-to-all of B x i   forward: all-gather of B x i
+//                    backward: all-to-all of B x i  backward: all-reduce of B x i
+//
+// A batch-parallel layer's weights and bias are replicated, and their gradients are parts of sums
+// over the tensor ranks, which whoever sums gradients over ranks adds up. In deterministic mode the
+// layer adds them up itself, for each micro-batch, in an order that does not tell how many ranks
+// there are (block_linear.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "training/core/parameters.h"
+#include "training/core/pass.h"
+#include "training/models/block_linear.h"
+#include "training/models/mix.h"
+#include "training/modules/linear.h"
+
+namespace tutti::training {
+
+struct MixedLayerOptions {
+  LayerSplit split = LayerSplit::model;
+  ActivationLayout before = {};  // of the inputs
+  bool first = false;            // the inputs are the batch, whose gradient nobody needs
+  double deviation = 0.02;       // of the weights at the start
+  int slices = 1;                // Pass::slices of all passes
+};
+
+class MixedLayer {
+ public:
+  using Saved = Linear::Saved;
+
+  // Parameters NAME.weight and NAME.bias, of the whole layer.
+  MixedLayer(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
+             const MixedLayerOptions& options);
+
+  // Layout of the outputs; on one tensor rank they are replicated.
+  const ActivationLayout& layout() const { return layout_; }
+  int64_t outputs() const { return outputs_; }  // of the whole layer
+  const MeshPlace& place() const { return place_; }
+
+  // Input and output as this rank has them. Collective among the tensor ranks.
+  Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
+  // Returns the input's gradient in the input's layout; where the input is the batch, an empty
+  // tensor. Collective. `saved` stays until the weights' work is done.
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+
+ private:
+  bool is_alone() const { return place_.size(Axis::tensor) == 1; }
+  bool is_batch() const { return options_.split == LayerSplit::batch; }
+  Tensor input_gradient(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  void add_in_order(Pass& pass, const Saved& saved) const;
+
+  MeshPlace place_;
+  MixedLayerOptions options_;
+  ActivationLayout layout_;
+  int64_t inputs_;  // of the whole layer
+  int64_t outputs_;
+  std::optional<Linear> linear_;       // one of these two
+  std::optional<BlockLinear> blocks_;  // in deterministic mode
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,44 @@
+// Fully connected layers on images (Rosenblatt 1958; LeCun et al. 1998), of any widths. Over tensor
+// ranks each layer is batch- or model-parallel, whichever suits it (mix.h).
+//
+//   images -> [Linear -> ReLU] x widths -> [Linear -> loss]
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "training/core/model.h"
+#include "training/models/compute_options.h"
+#include "training/models/registry.h"
+
+namespace tutti::training {
+
+struct PerceptronConfig {
+  int64_t channels = 1;  // of the images
+  int64_t height = 28;
+  int64_t width = 28;
+  int64_t classes = 10;
+  std::vector<int64_t> widths = {512, 256};  // of the hidden layers
+  ComputeOptions compute = {};
+
+  int64_t inputs() const { return channels * height * width; }
+  int64_t layers() const { return static_cast<int64_t>(widths.size()) + 1; }
+};
+
+class Perceptron : public Model {
+ public:
+  // For a rank of a mesh. Throws Error(invalid_argument) for sizes that make no sense, for a mix of
+  // another number of layers and for model-parallel layers with fewer outputs than tensor ranks.
+  explicit Perceptron(const PerceptronConfig& config, const MeshPlace& place = {});
+
+  Json configuration() const override;
+  int64_t targets_per_sample() const override { return 1; }
+  int slices() const override { return config_.compute.slices; }
+
+ private:
+  PerceptronConfig config_;
+};
+
+ModelKind perceptron_kind();
+
+}  // namespace tutti::training

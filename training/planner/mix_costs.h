@@ -1,0 +1,58 @@
+// Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix: a shortest path
+// through the layers, whose states are the ways to divide one.
+//
+//   batch   layer 0 ------ layer 1 ------ layer 2        an edge costs a layer's computing,
+//   gradient
+//                  \    /         \    /                 sums and update, and the conversions from
+//                   \  /           \  /                  the layout of the layer before
+//   model   layer 0 ------ layer 1 ------ layer 2
+//
+// The search looks at 4 edges for each layer, where there are 2^layers mixes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "training/models/mix.h"
+
+namespace tutti::training::planner {
+
+// Seconds of a step, by layer, for each division of the layer before and of the layer itself;
+// infinite unless set: such a layer cannot be divided so. The first layer's do not depend on what
+// is before.
+class MixCosts {
+ public:
+  explicit MixCosts(size_t layers);
+
+  size_t layers() const { return layers_.size(); }
+  double& at(size_t layer, LayerSplit before, LayerSplit own) {
+    return layers_[layer][static_cast<size_t>(before)][static_cast<size_t>(own)];
+  }
+  double at(size_t layer, LayerSplit before, LayerSplit own) const {
+    return layers_[layer][static_cast<size_t>(before)][static_cast<size_t>(own)];
+  }
+  // Requires a mix of as many layers.
+  double seconds_of(const Mix& mix) const;
+  // Among equals the one that is batch-parallel in the earliest layer in which they differ.
+  Mix cheapest() const;
+
+ private:
+  std::vector<std::array<std::array<double, kLayerSplits>, kLayerSplits>> layers_;
+};
+
+// Bytes that each rank sends in a step, by formulas that leave out biases. `widths`: values that
+// each sample has before the first layer and after each, d_0 to d_L; `element`: bytes of a value.
+// With B samples and P ranks:
+//
+//   all layers model-parallel   sum over i >= 1 of (P-1)/P B d_i: outputs are gathered, and
+//                               2 sum over i >= 2 of (P-1)/P B d_(i-1): gradients of inputs are
+//                               summed
+//   all layers batch-parallel   2 sum over i >= 1 of (P-1)/P d_(i-1) d_i: gradients of weights are
+//                               summed
+double model_parallel_bytes(std::span<const int64_t> widths, int64_t samples, int ranks,
+                            int64_t element);
+double batch_parallel_bytes(std::span<const int64_t> widths, int ranks, int64_t element);
+
+}  // namespace tutti::training::planner

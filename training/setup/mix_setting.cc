@@ -1,0 +1,55 @@
+#include "training/setup/mix_setting.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "training/models/registry.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr const char* kOption = "--mix";
+
+}  // namespace
+
+bool takes_mix(const RunOptions& options) {
+  return options.model.value("kind", std::string()) == "perceptron";
+}
+
+Mix mix_of(const RunOptions& options) {
+  if (options.mix.empty() || options.mesh.tensor == 1 || !takes_mix(options)) return {};
+  if (options.mix == kSearchedMix) {
+    throw Error(ErrorCode::unsupported, "--mix auto is chosen before there are ranks",
+                {.cause = "ranks that measure costs by themselves may choose different mixes",
+                 .remedy = "start the ranks by `tutti train --ranks`, or give a letter for each "
+                           "layer"});
+  }
+  if (is_mix(options.mix)) return parse_mix(options.mix, kOption);
+  const std::string text = file_text(
+      options.mix, FileKind::mix,
+      {.where = cat(kOption, ' ', printable(options.mix)),
+       .remedy = "give a letter for each layer, as in b,m,m,b, or a file with these letters"});
+  return parse_mix(text, options.mix);
+}
+
+void settle_mix(RunOptions& options) {
+  if (options.mesh.tensor == 1 || !takes_mix(options)) return options.mix.clear();
+  if (options.mesh.pipeline > 1) {
+    throw Error(
+        ErrorCode::unsupported, "a perceptron is not divided by --tp and --pp at once",
+        {.where = "--pp",
+         .cause = "its layers hand on rows or columns, and stages only rows or whole tensors",
+         .remedy = "leave one of them out"});
+  }
+  Mix mix = mix_of(options);
+  if (mix.empty()) {
+    const auto layers = make_model(options.model)->units().size();
+    mix.assign(layers, LayerSplit::model);
+  }
+  options.mix = to_text(mix);
+}
+
+}  // namespace tutti::training

@@ -361,7 +361,7 @@ TEST(Mixes, SendWhatTheFormulasSay) {
 // --- what is refused ---
 
 std::string refusal(const PerceptronConfig& config, int ranks) {
-  return error_of([&] { Perceptron(config, MeshPlace{.sizes = {ranks, 1, 1, 1, 1}}); });
+  return error_of([&] { Perceptron(config, MeshPlace{.sizes = {ranks, 1, 1, 1, 1, 1}}); });
 }
 
 TEST(Mixes, NeedALetterForEachLayer) {

@@ -15,11 +15,12 @@ class LossPart {
  public:
   // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) { return forward(pass, logits, pass.batch->targets); }
-  // With these targets in place of the micro-batch's, in memory that stays until backward is done.
+  // With these targets in place of the micro-batch's, one for each row of the logits, in memory
+  // that stays until backward is done.
   Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
     logits_ = logits;
     targets_ = targets;
-    if (targets.empty()) return logits;
+    if (pass.batch->targets.empty()) return logits;
     const DType type = value_type(logits.dtype);
     statistics_ = pass.arena.take(type, logits.rows, 2);
     const ArenaScope scope(pass.arena);

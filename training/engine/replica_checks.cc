@@ -119,7 +119,7 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage),
          "servers have the optimizer's state already, cut over them", "--zero");
   refuse(cut, "a model that is cut over ranks", "a worker computes with the whole model",
-         "--pp, --tp, --cp and --ep");
+         "--pp, --tp, --cp, --spatial and --ep");
   refuse(options.stochastic_rounding, "parameters in bf16 without masters",
          "servers update masters in f32", "--stochastic-rounding");
   refuse(options.loss_scaling.has_value(), "loss scaling",

@@ -64,6 +64,12 @@ TEST_F(TrainImages, ARunGoesOnOnAnotherGrid) {
   expect_near(with("cut", "8", {"--ranks", "3", "--spatial", "1x3", "--resume"}), whole);
 }
 
+TEST_F(TrainImages, PlansKeepTheGrid) {
+  const std::vector<double> planned = losses({"--model", "unet", "--steps", "2", "--ranks", "4",
+                                              "--spatial", "2x1", "--plan", "auto"});
+  expect_near(planned, losses({"--model", "unet", "--steps", "2", "--ranks", "1"}));
+}
+
 TEST_F(TrainImages, WrongGridsAreRefused) {
   const auto refusal = [&](const Words& more) {
     Words words = {"train", "--steps", "1"};

@@ -86,7 +86,7 @@ class LocalSearch {
       }
     }
     if (found_.empty()) {
-      first_reason_ = cat(question_.ranks, " ranks are no multiple of dp x tp x cp x pp as given");
+      first_reason_ = cat(question_.ranks, " ranks are no multiple of dp x tp x cp x pp x spatial as given");
     }
     Plans plans;
     for (size_t i = 0; i < found_.size(); ++i) {
@@ -132,7 +132,8 @@ class LocalSearch {
   }
 
   void add_mesh(Layout layout) {
-    const int64_t cut = int64_t{layout.tensor} * layout.context * layout.stages;
+    const int64_t cut =
+        int64_t{layout.tensor} * layout.context * run_.mesh.spatial.ranks() * layout.stages;
     if (cut > question_.ranks || question_.ranks % cut != 0) return;
     layout.data = static_cast<int>(question_.ranks / cut);
     if (run_.is_given("parallel.dp") && run_.mesh.data != layout.data) return;
@@ -179,7 +180,8 @@ class LocalSearch {
       chunks.push_back(2);
     }
     std::vector<int> zeros = {run_.training.replica.storage.stage};
-    const bool has_replicas = layout.data * layout.context > 1;
+    const bool has_replicas =
+        layout.data * layout.context * run_.mesh.spatial.ranks() > 1;
     if (!run_.is_given("parallel.zero")) {
       zeros = has_replicas ? std::vector{0, 1, 2, 3} : std::vector{0};
     }

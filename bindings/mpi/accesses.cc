@@ -64,18 +64,31 @@ int64_t checked_offset(const ServedWindow& window, const Target& target, int64_t
   return offset;
 }
 
+// Bytes of the target's elements, each of `size`.
+int64_t bytes_of(const ServedWindow& window, const Target& target, uint64_t size) {
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(target.count, size, &bytes)) refuse_range(window, target);
+  return bytes;
+}
+
 // Where the elements are in this rank's memory. Those without a byte may be anywhere.
 std::byte* place_of(const ServedWindow& window, const Target& target) {
   if (target.count == 0) return window.data(target.rank);
   if (const uint64_t size = common_size(target.type); size != 0) {
-    const int64_t bytes = target.count * static_cast<int64_t>(size);
+    const int64_t bytes = bytes_of(window, target, size);
     return window.data(target.rank) + checked_offset(window, target, 0, bytes);
   }
   if (size_of_type(target.type) == 0) return window.data(target.rank);
   MPI_Aint low = 0;
   MPI_Aint length = 0;
   PMPI_Type_get_true_extent(target.type, &low, &length);
-  const int64_t last = (target.count - 1) * extent_of(target.type);
+  int64_t last = 0;
+  int64_t reach = 0;
+  if (__builtin_mul_overflow(target.count - 1, extent_of(target.type), &last) ||
+      __builtin_add_overflow(low + length, last, &reach) ||
+      __builtin_add_overflow(low, last, &reach)) {
+    refuse_range(window, target);
+  }
   const int64_t offset = checked_offset(window, target, low + std::min<int64_t>(last, 0),
                                         low + length + std::max<int64_t>(last, 0));
   return window.data(target.rank) + offset;
@@ -197,7 +210,11 @@ class Update {
     } else if (has_kernel()) {
       reduce_kernel(kind_->dtype, kind_->op.op)(to, to, from, elements, {});
     } else if (kind_ == nullptr) {
-      PMPI_Reduce_local(from, to, static_cast<int>(elements), base_, op_);
+      constexpr uint64_t kMost = 1 << 30;  // elements of one call
+      for (uint64_t done = 0; done < elements; done += kMost) {
+        PMPI_Reduce_local(from + done * bytes_, to + done * bytes_,
+                          static_cast<int>(std::min(kMost, elements - done)), base_, op_);
+      }
     } else {
       kind_->op.function->combine(to, to, from, elements * kind_->op.width(), kind_->dtype);
     }
@@ -225,7 +242,7 @@ bool put(ServedWindow& window, const Elements& origin, const Target& target) {
     return true;
   }
   if (target.count == 0) return true;
-  const uint64_t bytes = static_cast<uint64_t>(target.count) * size;
+  const auto bytes = static_cast<uint64_t>(bytes_of(window, target, size));
   const int64_t offset = checked_offset(window, target, 0, static_cast<int64_t>(bytes));
   window.window().put({origin.data, bytes, DType::u8}, target.rank, static_cast<uint64_t>(offset));
   return true;
@@ -240,7 +257,7 @@ bool get(ServedWindow& window, const Elements& result, const Target& target) {
     return true;
   }
   if (target.count == 0) return true;
-  const uint64_t bytes = static_cast<uint64_t>(target.count) * size;
+  const auto bytes = static_cast<uint64_t>(bytes_of(window, target, size));
   const int64_t offset = checked_offset(window, target, 0, static_cast<int64_t>(bytes));
   window.window().get({const_cast<void*>(result.data), bytes, DType::u8}, target.rank,
                       static_cast<uint64_t>(offset));

@@ -39,10 +39,10 @@ class ServedWindow {
   // of it if it is Tutti's. There is no handle yet.
   ServedWindow(Channel& channel, std::vector<Part> parts, std::byte* memory,
                std::shared_ptr<void> own);
-  // Bytes to allocate for a part with its control.
   ~ServedWindow();
   ServedWindow(const ServedWindow&) = delete;
   ServedWindow& operator=(const ServedWindow&) = delete;
+  // Bytes to allocate for a part with its control.
   static uint64_t bytes_with_control(int64_t bytes, int ranks);
 
   // True if all parts are mapped here.

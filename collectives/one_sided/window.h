@@ -87,8 +87,8 @@ class Window {
   // where the rank's memory is not shared. Valid until the window ends.
   std::span<std::byte> mapped(int rank) const;
   // As long as it lives, no other thread of any rank combines or swaps in the rank's part: for
-  // updates in mapped() memory. Throws Error(unsupported) where that is empty, and what
-  // accumulate() throws of dead ranks.
+  // updates in mapped() memory, whose owner must not end the window meanwhile. Throws
+  // Error(unsupported) where that memory is not mapped, and what accumulate() throws of dead ranks.
   class Exclusion {
    public:
     Exclusion(Window& window, int rank);

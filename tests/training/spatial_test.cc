@@ -95,6 +95,21 @@ TEST(Spatial, BesideZero) {
   }
 }
 
+// Halos are sent again when forward is recomputed, and kept until the weights' gradients are made.
+TEST(Spatial, BesideRecomputationAndSplitBackward) {
+  for (TinyRun run : {images(), segments()}) {
+    run.mesh.data = 1;
+    run.replica.runner.checkpoint_units = true;
+    expect_as_whole(run, {2, 1});
+    run.replica.runner.checkpoint_units = false;
+    run.mesh.pipeline = 2;
+    for (const char* schedule : {"zb-h1", "zb-h2"}) {
+      run.replica.pipeline.schedule = schedule;
+      expect_as_whole(run, {1, 2});
+    }
+  }
+}
+
 TEST(Spatial, BesidePipelines) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 1;

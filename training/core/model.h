@@ -92,9 +92,9 @@ class Model {
   // Whether the tokens of its samples may be dealt out over the context axis, and how many tokens
   // each sees at most (0: all).
   virtual bool takes_parts_of_samples() const { return false; }
-  // Whether its images may be cut over the spatial axis.
-  virtual bool takes_tiles() const { return false; }
   virtual int64_t attention_window() const { return 0; }
+  // True if its images may be cut over the spatial axis.
+  virtual bool takes_tiles() const { return false; }
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   virtual int slices() const { return 1; }
   // Units count the tokens of their experts here; null if the model has no experts.

@@ -2,13 +2,11 @@
 // (core/slices.h) are the same for any ranks, and each block is a product by itself. So the bits do
 // not tell whether a rank has some of the samples, some of the outputs, or all.
 //
-//              outputs               dx of a slice of samples: a tree of sums over slices of
-//              outputs
-//            +----+----+             dW of a slice of outputs: a tree of sums over slices of
-//            samples
-//   samples  | 00 | 01 |
-//            +----+----+             A rank that has some of the slices of a sum computes its
-//            branch | 10 | 11 |             of the tree.
+//            outputs
+//            +----+----+    dx of a slice of samples: a tree of sums over slices of outputs
+//   samples  | 00 | 01 |    dW of a slice of outputs: a tree of sums over slices of samples
+//            +----+----+
+//            | 10 | 11 |    a rank with some of a sum's slices computes its branch of the tree
 //            +----+----+
 #pragma once
 

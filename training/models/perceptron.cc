@@ -1,7 +1,6 @@
 #include "training/models/perceptron.h"
 
 #include <cmath>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -69,7 +68,7 @@ const PerceptronConfig& checked(const PerceptronConfig& config, const MeshPlace&
 
 void describe(Schema& schema, PerceptronConfig& config) {
   schema.add("widths", config.widths, "width of each hidden layer");
-  // As the data has them.
+  // The data says these.
   schema.add("channels", config.channels, "of the images").flag("");
   schema.add("height", config.height, "of the images").flag("");
   schema.add("width", config.width, "of the images").flag("");

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
-#include <span>
-#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"

@@ -1,9 +1,8 @@
 // Residual networks for small images (He et al.: Deep residual learning for image recognition,
 // 2016, section 4.2).
 //
-//   images -> [stem: conv 3x3, bn, relu] -> [layer1.0] ... [layerN.n] -> [head: mean of each
-//   channel,
-//                                                                        linear, loss]
+//   images -> [stem: conv 3x3, bn, relu] -> [layer1.0] ... [layerN.n]
+//          -> [head: mean of each channel, linear, loss]
 //   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
 //
 // The first block of each stage but the first halves height and width; where a block changes the

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -31,7 +30,10 @@ UNetConfig checked(const UNetConfig& config) {
   for (const int64_t width : config.widths) require("width", width, 1);
   // Halved so often, a pixel is left.
   const int64_t halvings = std::ssize(config.widths) - 1;
-  require("number of widths", 30 - halvings, 1);
+  if (halvings > 30) {
+    throw Error(ErrorCode::invalid_argument, cat("the model has ", halvings + 1, " widths"),
+                {.remedy = "give at most 31"});
+  }
   require("images' height", config.height, int64_t{1} << halvings);
   require("images' width", config.width, int64_t{1} << halvings);
   return config;
@@ -41,7 +43,7 @@ void describe(Schema& schema, UNetConfig& config) {
   schema.add("widths", config.widths, "channels of each encoder, and of the bottom");
   schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
       .role(kTrainingOnly);
-  // As the data has them.
+  // The data says these.
   schema.add("channels", config.channels, "of the images").flag("");
   schema.add("height", config.height, "of the images").flag("");
   schema.add("width", config.width, "of the images").flag("");
@@ -308,14 +310,15 @@ class DecoderUnit : public UNetUnit {
 // The targets of the pixels of a rank's tile.
 std::vector<int32_t> own_targets(const MicroBatch& batch, const ImageShape& image,
                                  const Rectangle& tile) {
-  std::vector<int32_t> own;
-  if (batch.targets.empty()) return own;
+  if (batch.targets.empty()) return {};
   if (std::ssize(batch.targets) != batch.samples * image.pixels()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the micro-batch has ", batch.targets.size(), " targets for ", batch.samples,
                     " images of ", image.height, " x ", image.width, " pixels"),
                 {.remedy = "give each pixel a target"});
   }
+  std::vector<int32_t> own;
+  own.reserve(static_cast<size_t>(batch.samples * tile.pixels()));
   for (int64_t sample = 0; sample < batch.samples; ++sample) {
     for (int64_t row = 0; row < tile.rows.count; ++row) {
       const int64_t first = sample * image.pixels() + (tile.rows.first + row) * image.width;
@@ -406,6 +409,7 @@ int64_t UNet::targets_in(const MicroBatch& batch) const {
   const ImageShape image = image_of(config_);
   const Rectangle tile = ImageGrid::of(parameters_.mesh()).tile(image);
   if (batch.targets.empty()) return batch.samples * tile.pixels();
+  if (tile.pixels() == image.pixels()) return Model::targets_in(batch);
   return std::ranges::count_if(own_targets(batch, image, tile),
                                [](int32_t target) { return target >= 0; });
 }

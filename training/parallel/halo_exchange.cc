@@ -30,7 +30,9 @@ class MeshExchange : public HaloMessages::Exchange {
         bytes_(bytes_of_all(sent, type)),
         sent_(lend(std::move(sent), type)),
         received_(lend(std::move(received), type)) {}
+  // After an error messages may still be in flight: their memory is not lent again.
   ~MeshExchange() override {
+    if (!in_flight_.empty()) return;
     give_back(sent_);
     give_back(received_);
   }

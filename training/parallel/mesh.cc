@@ -55,25 +55,30 @@ Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
 }  // namespace
 
 MeshPlace mesh_place(const MeshShape& shape, int ranks) {
-  // One that has no rows or columns is refused below, with the product that is too small.
-  const bool has_grid = shape.spatial.rows > 0 && shape.spatial.columns > 0;
-  const int spatial = has_grid ? shape.spatial.rows * shape.spatial.columns : -1;
-  MeshPlace place{.sizes = {shape.tensor, shape.context, spatial, 1, shape.data, shape.pipeline},
-                  .grid_columns = shape.spatial.columns};
-  int known = 1;
+  const GridShape& grid = shape.spatial;
+  if (grid.rows < 1 || grid.columns < 1 || int64_t{grid.rows} * grid.columns > ranks) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not make a grid of ",
+                    grid.rows, " x ", grid.columns),
+                {.where = "--spatial", .remedy = "give as many ranks, or a smaller grid"});
+  }
+  MeshPlace place{
+      .sizes = {shape.tensor, shape.context, grid.ranks(), 1, shape.data, shape.pipeline},
+      .grid_columns = grid.columns};
+  int64_t known = 1;
   int* free = nullptr;
   bool good = true;
   for (int& size : place.sizes) {
     good = good && size >= 0 && (size > 0 || free == nullptr);
     if (size > 0) {
       good = good && size <= ranks;
-      if (good) known *= size;
+      if (good) known = std::min<int64_t>(known * size, int64_t{ranks} + 1);
     } else {
       free = &size;
     }
   }
-  if (free != nullptr && good) *free = ranks / known;
-  const int product = free != nullptr && good ? known * *free : known;
+  if (free != nullptr && good) *free = static_cast<int>(ranks / known);
+  const int64_t product = free != nullptr && good ? known * *free : known;
   if (good && product == ranks) {
     if (shape.expert < 1 || !place_experts(place, shape.expert)) {
       throw no_ranks_for_experts(place, shape.expert);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,8 +35,8 @@ struct MeshShape {
   // Expert-parallel ranks: a part of the product of tensor, context and data ranks. At least 1.
   int expert = 1;
 
-  // Ranks that a stage's samples are cut over.
-  int of_a_sample() const { return tensor * context * spatial.ranks(); }
+  // Number of ranks in a stage that share each sample.
+  int64_t of_a_sample() const { return int64_t{tensor} * context * spatial.ranks(); }
 };
 
 // A value; copies have the same groups. One thread at a time.

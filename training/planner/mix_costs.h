@@ -1,12 +1,13 @@
 // Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix: a shortest path
 // through the layers, whose states are the ways to divide one.
 //
-//   batch   layer 0 ------ layer 1 ------ layer 2        an edge costs a layer's computing,
-//   gradient
-//                  \    /         \    /                 sums and update, and the conversions from
-//                   \  /           \  /                  the layout of the layer before
+//   batch   layer 0 ------ layer 1 ------ layer 2
+//                  \    /         \    /
+//                   \  /           \  /
 //   model   layer 0 ------ layer 1 ------ layer 2
 //
+// An edge costs a layer's computing, gradient sums and update, and the conversions from the layout
+// of the layer before.
 // The search looks at 4 edges for each layer, where there are 2^layers mixes.
 #pragma once
 

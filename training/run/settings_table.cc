@@ -261,12 +261,12 @@ void describe_training(Schema& schema, TrainOptions& options) {
   schema
       .add("training.batch", options.batch,
            "samples per step over all ranks (default: 1536; language models: 32; resnet and "
-           "perceptron: 128)")
+           "perceptron: 128; unet: 16)")
       .between(0, kMostOfAnything);
   schema
       .add("training.micro_batch", options.micro_batch,
-           "samples of one forward and backward pass (default: 32; language models: 8; resnet and "
-           "perceptron: 64)")
+           "samples of one forward and backward pass (default: 32; language models and unet: 8; "
+           "resnet and perceptron: 64)")
       .between(0, kMostOfAnything);
   schema.add("training.samples", options.samples, "of the whole run; follows from its steps")
       .flag("");
@@ -281,10 +281,7 @@ void describe_training(Schema& schema, TrainOptions& options) {
   schema
       .add("training.cut_slices", options.cut_slices,
            "with TUTTI_DETERMINISTIC=1: parts that layers of gpt2, llama, its kin and perceptron "
-           "are computed "
-           "in, so "
-           "that "
-           "--tp does not change a bit (default: 8)")
+           "are computed in, so that --tp does not change a bit (default: 8)")
       .between(1, 65536);
 }
 

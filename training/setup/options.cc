@@ -23,7 +23,9 @@ void describe_data(Schema& schema, RunOptions& options) {
   schema
       .add("data.files", options.data,
            "text files (also .jsonl, .gz, .zst, .parquet), directories of them, or token files "
-           "(.bin); for resnet and perceptron a directory with MNIST's four files")
+           "(.bin); for resnet, perceptron and unet a directory with MNIST's four files (unet: "
+           "masks in "
+           "place of labels), or images that are made: shapes:HEIGHTxWIDTH[:COUNT[:SEED]]")
       .flag("--data")
       .value_name("PATH");
   schema.add("data.validation", options.validation,

@@ -176,11 +176,16 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   check_schedule(replica, placement);
   const MeshShape& mesh = options.mesh;
   check_averages(replica, sums_over_others(model, placement), stages * mesh.tensor);
-  const int others = stages * mesh.of_a_sample() * mesh.expert;
+  const auto others = static_cast<int>(stages * mesh.of_a_sample() * mesh.expert);
   check_servers(replica, data_ranks * others, others > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
     check_patterns(options.training.compression_only, model.parameters().specs());
+  }
+  if (options.training.measure_cut && mesh.spatial.ranks() > 1) {
+    throw Error(ErrorCode::invalid_argument, "--cut measured and --spatial do not go together",
+                {.cause = "one rank times the model alone, whose images other ranks have tiles of",
+                 .remedy = "leave one of them out, or give the cut in units"});
   }
   if (options.training.measure_cut && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",
@@ -256,7 +261,7 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
 }
 
-// Of an image its pixels, which ranks of a grid share out.
+// A grid of ranks shares out the pixels of each image.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
@@ -307,6 +312,7 @@ void settle_slices(RunOptions& options) {
 // all the same.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
+  if (takes_mix(options)) return;
   if (options.training.optimizer.value("name", std::string()) == "muon") return;
   RunOptions cut = options;
   cut.mesh.tensor *= cut.mesh.context;

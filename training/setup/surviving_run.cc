@@ -136,14 +136,14 @@ class SurvivingRun {
 // no use for are spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
-  const int of_a_stage = options_.mesh.of_a_sample();
-  if (ranks < of_a_stage) {
+  if (ranks < options_.mesh.of_a_sample()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(ranks, " ranks are too few for ", options_.mesh.tensor, " tensor-parallel x ",
                     options_.mesh.context, " context-parallel x ", options_.mesh.spatial.ranks(),
                     " spatially parallel ones"),
                 {.where = "--tp, --cp, --spatial"});
   }
+  const auto of_a_stage = static_cast<int>(options_.mesh.of_a_sample());
   for (int stages = std::min(options_.mesh.pipeline, ranks / of_a_stage);; --stages) {
     Deal deal{options_, 0};
     const int data = ranks / (stages * of_a_stage);

@@ -253,10 +253,13 @@ int useful_ranks(const RunOptions& options, const LoadedData& data) {
 int wanted_ranks(const TrainCommandOptions& options) {
   if (options.ranks != 0) return options.ranks;
   const training::MeshShape& mesh = options.run.mesh;
-  const int of_a_stage = mesh.of_a_sample();
+  const int64_t of_a_stage = mesh.of_a_sample();
   if (mesh.data == 0 && mesh.pipeline * of_a_stage * mesh.expert == 1) return 0;
-  const int for_experts = (mesh.expert + of_a_stage - 1) / of_a_stage;
-  return (mesh.data == 0 ? for_experts : mesh.data) * mesh.pipeline * of_a_stage;
+  const int64_t for_experts = (mesh.expert + of_a_stage - 1) / of_a_stage;
+  const double ranks = static_cast<double>(mesh.data == 0 ? for_experts : mesh.data) *
+                       mesh.pipeline * static_cast<double>(of_a_stage);
+  constexpr int kTooMany = 1 << 30;  // for any host
+  return static_cast<int>(std::min<double>(ranks, kTooMany));
 }
 
 // Files that cannot be written are found before the work is done, and so is a directory that is not

@@ -86,7 +86,8 @@ class LocalSearch {
       }
     }
     if (found_.empty()) {
-      first_reason_ = cat(question_.ranks, " ranks are no multiple of dp x tp x cp x pp x spatial as given");
+      first_reason_ =
+          cat(question_.ranks, " ranks are no multiple of dp x tp x cp x pp x spatial as given");
     }
     Plans plans;
     for (size_t i = 0; i < found_.size(); ++i) {
@@ -180,8 +181,7 @@ class LocalSearch {
       chunks.push_back(2);
     }
     std::vector<int> zeros = {run_.training.replica.storage.stage};
-    const bool has_replicas =
-        layout.data * layout.context * run_.mesh.spatial.ranks() > 1;
+    const bool has_replicas = layout.data * layout.context * run_.mesh.spatial.ranks() > 1;
     if (!run_.is_given("parallel.zero")) {
       zeros = has_replicas ? std::vector{0, 1, 2, 3} : std::vector{0};
     }

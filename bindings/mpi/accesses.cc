@@ -14,7 +14,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// Of the types that most calls have; 0: another one.
+// Bytes of an element of the types that most calls have; 0 for any other type.
 inline uint64_t common_size(MPI_Datatype type) {
   if (type == MPI_BYTE || type == MPI_CHAR) return 1;
   if (type == MPI_DOUBLE) return 8;

@@ -269,7 +269,7 @@ int class_of(const std::exception& error) {
   }
 }
 
-int told_class_of(Call call, const std::exception& error) {
+int reported_class_of(Call call, const std::exception& error) {
   std::cerr << cat("tutti mpi: MPI_", name(call), ": ", error.what(), '\n');
   return class_of(error);
 }
@@ -329,13 +329,13 @@ void make_mpi_progress() {
 }
 
 int fail_on_window(MPI_Win win, Call call, const std::exception& error) {
-  const int error_class = told_class_of(call, error);
+  const int error_class = reported_class_of(call, error);
   PMPI_Win_call_errhandler(win, error_class);
   return error_class;
 }
 
 int fail(MPI_Comm comm, Call call, const std::exception& error) {
-  const int error_class = told_class_of(call, error);
+  const int error_class = reported_class_of(call, error);
   PMPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_SELF : comm, error_class);
   return error_class;
 }

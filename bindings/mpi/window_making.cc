@@ -15,7 +15,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// What a rank brings. The largest `fate` is all ranks'.
+// A rank's part of the decision. The largest `fate` of all ranks counts.
 struct Brought {
   int64_t bytes = 0;
   int64_t unit = 1;
@@ -36,7 +36,7 @@ bool all_agree(bool own, MPI_Comm comm) {
   return all != 0;
 }
 
-// Inside: an info key of MPI 4 that asks for more than the memory has.
+// True if the memory has the alignment that an info key of MPI 4 may ask for.
 bool is_aligned(const void* memory, MPI_Info info) {
   if (info == MPI_INFO_NULL) return true;
   constexpr int kDigits = 20;

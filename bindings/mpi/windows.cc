@@ -214,7 +214,7 @@ void ServedWindow::wait() {
 
 namespace {
 
-// What a thread has asked for last, and after how many changes of the table.
+// The window that a thread looked up last, and the number of changes of the table before that.
 struct LastWindow {
   uint64_t changes = 0;
   MPI_Win win = MPI_WIN_NULL;

@@ -32,7 +32,7 @@ constexpr ActivationLayout layout_of(LayerSplit split) {
 // line. `where` names their source in errors: a file, or an option. Throws Error(invalid_argument)
 // for another word and for no letter or too many.
 Mix parse_mix(std::string_view text, const std::string& where);
-// Whether the text is a list of single characters, as a mix is, and not a file's name.
+// True if the text is a list of single characters, as a mix is, and not a file's name.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
 

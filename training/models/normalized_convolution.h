@@ -1,4 +1,4 @@
-// What models of images consist of.
+// Parts that models of images share.
 #pragma once
 
 #include <string>

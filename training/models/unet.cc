@@ -120,7 +120,7 @@ class DoubleConvolution {
   NormalizedConvolution first_, second_;
 };
 
-// What travels along is `along` values a sample.
+// The values that travel along are `along` values a sample.
 class UNetUnit : public Unit {
  public:
   UNetUnit(std::string name, int64_t along) : name_(std::move(name)), along_(along) {}

@@ -39,7 +39,7 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
   };
   if (options.stride < 1) refuse("the stride", options.stride);
   for (const int64_t more : {more_rows, more_columns}) {
-    if (more < 0 || more >= options.stride) refuse("so many rows or columns besides:", more);
+    if (more < 0 || more >= options.stride) refuse("additional output rows or columns:", more);
   }
   const auto size = [&](int64_t inputs, int64_t spanned, int64_t more) {
     const int64_t all = (inputs - 1) * options.stride - 2 * options.padding + spanned + more;

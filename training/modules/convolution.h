@@ -22,7 +22,7 @@ struct ConvolutionOptions {
   Spatial spatial = {};
 };
 
-// What backward needs.
+// The tensors that backward needs.
 struct SavedConvolution {
   ConstTensor input;
   ConstTensor output_gradient;
@@ -40,7 +40,7 @@ class Convolution {
   Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
               const ConvolutionOptions& options);
 
-  // Of whole images.
+  // Shape for whole images.
   ImageShape output() const { return map_.whole().output(); }
   // Elements of this rank's tile of it.
   int64_t output_size() const { return map_.output_size(); }

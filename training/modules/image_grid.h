@@ -55,7 +55,7 @@ struct ImageGrid {
             even_share(whole.width, of_rank % shape.columns, shape.columns)};
   }
   Rectangle tile(const ImageShape& whole) const { return tile(whole, rank); }
-  // Of this rank's tile.
+  // Shape of this rank's tile.
   ImageShape own(const ImageShape& whole) const { return tile(whole).shape(whole.channels); }
 };
 
@@ -80,9 +80,9 @@ struct TiledWindows {
   TiledWindows(const ImageGrid& grid, const ImageShape& input, const Window& window,
                const ImageShape& output);
 
-  // What windows of these outputs reach.
+  // The pixels that windows of these outputs reach.
   Rectangle reached(const Rectangle& outputs) const;
-  // Those of this rank's outputs whose windows reach only pixels of its own tile, or the padding.
+  // This rank's outputs whose windows reach only pixels of its own tile, or the padding.
   Rectangle interior() const;
 };
 

@@ -10,7 +10,7 @@
 
 namespace tutti::training {
 
-// What it keeps is its own `saved`: one for each micro-batch under way.
+// Holds what backward needs: one object for each micro-batch in flight.
 class LossPart {
  public:
   // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.

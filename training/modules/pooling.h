@@ -21,14 +21,14 @@ class Pooling {
   Pooling(PoolingKind kind, const ImageShape& input, const Window& window,
           const Spatial& spatial = {});
 
-  // Of whole images.
+  // Shape for whole images.
   ImageShape output() const { return {height_, width_, windows_.input.channels}; }
   int64_t output_size() const { return windows_.outputs.shape(windows_.input.channels).size(); }
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   Tensor backward(Pass& pass, ConstTensor output_gradient, const Saved& saved) const;
 
  private:
-  // What this rank's windows reach.
+  // Windows of this rank on the pixels that they reach.
   PoolingShape shape() const;
   // The pixels that its windows reach: of its own tile, and of the halo.
   ConstTensor gathered(Pass& pass, ConstTensor own) const;

@@ -35,7 +35,7 @@ ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const 
   return own;
 }
 
-// What of `all` lies around `inside`: above, below, and on both sides. If that is empty, all.
+// The parts of `all` around `inside`: above, below, and on both sides; `all` if `inside` is empty.
 //
 //   +-----------+
 //   |     0     |
@@ -158,7 +158,7 @@ Tensor TiledConvolution::apply(Pass& pass, ConstTensor x, ConstTensor weight, Co
   return y;
 }
 
-// Of pixels of the image, as windows of this rank's outputs make it. All of dx is written.
+// Computes the gradient of the pixels in `where` from this rank's outputs. Writes all of dx.
 void TiledConvolution::input_gradient(Pass& pass, const Rectangle& where, ConstTensor dy,
                                       ConstTensor weight, Tensor dx) const {
   const WindowPart part = part_on(windows_, where);

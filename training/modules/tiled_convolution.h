@@ -49,7 +49,8 @@ class TiledConvolution {
   int64_t output_size() const { return windows_.outputs.shape(whole_.outputs).size(); }
   int64_t output_pixels() const { return windows_.outputs.pixels(); }
 
-  // What windows over x give, and the halo of x that came for it, for the weights' gradient. Both
+  // Returns the outputs of windows over x. `halo` gets the received pixels of x, which the weights'
+  // gradient needs. Both
   // are the arena's.
   Tensor apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
                std::vector<Tensor>& halo) const;

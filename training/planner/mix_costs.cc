@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::array<LayerSplit, kLayerSplits> kSplits = {LayerSplit::batch, LayerSplit::model};
 
-// What each of so many ranks sends when a tensor is gathered, or its sum scattered.
+// Bytes that each of so many ranks sends when a tensor is gathered, or its sum scattered.
 double sent(double bytes, int ranks) { return bytes * (ranks - 1) / ranks; }
 
 }  // namespace

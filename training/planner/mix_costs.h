@@ -43,7 +43,7 @@ class MixCosts {
   std::vector<std::array<std::array<double, kLayerSplits>, kLayerSplits>> layers_;
 };
 
-// Bytes that each rank sends in a step, by formulas that leave out biases. `widths`: values that
+// Bytes that each rank sends in a step, by formulas that skip biases. `widths`: values that
 // each sample has before the first layer and after each, d_0 to d_L; `element`: bytes of a value.
 // With B samples and P ranks:
 //

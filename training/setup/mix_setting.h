@@ -6,7 +6,7 @@
 
 namespace tutti::training {
 
-// Whether the run's model has layers that can be mixed.
+// True if the run's model has layers that can be mixed.
 bool takes_mix(const RunOptions& options);
 // The mix of a run, whose file is read if it names one. Empty where the run says nothing, has one
 // tensor rank, or has another kind of model. Throws Error(invalid_argument) for what is no mix,

@@ -224,7 +224,7 @@ class LocalPricing {
     return bytes;
   }
 
-  // Of the stage that has most.
+  // Bytes of parameters on the stage that has most.
   BytesByGroup parameter_bytes() const {
     std::vector<BytesByGroup> bytes(static_cast<size_t>(stages()));
     const int units = static_cast<int>(std::ssize(model_->units()));

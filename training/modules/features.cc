@@ -26,7 +26,7 @@ Tensor tile_of_features(Pass& pass, const ImageShape& image, const ImageGrid& gr
   const Tensor tile = pass.arena.take(pass.dtype, pass.batch->samples, grid.own(image).size());
   const ArenaScope scope(pass.arena);
   const Rectangle all{{0, image.height}, {0, image.width}};
-  copy_part(features_of(pass, image.size()), all, grid.tile(image), tile);
+  copy_shared(features_of(pass, image.size()), all, tile, grid.tile(image));
   return tile;
 }
 

@@ -54,21 +54,25 @@ Line columns_of(const ImageShape& image, const Window& window) {
   return {image.width, window.columns_spanned(), window.stride, window.padding};
 }
 
-// body(image's row that lies there, the same pixels of the part), sample by sample.
-template <typename All, typename Part, typename Body>
-void for_each_row(All all, const Rectangle& whole, Part part, const Rectangle& where,
-                  const Body& body) {
-  if (part.empty()) return;
-  const int64_t channels = part.cols / where.pixels();
-  const int64_t length = where.columns.count * channels;
-  const int64_t first = where.columns.first - whole.columns.first;
-  parallel_rows(part.rows, part.cols, [&](int64_t sample, int64_t count) {
+// body(from, to) for each row of the shared pixels, sample by sample.
+template <typename Body>
+void for_each_shared_row(ConstTensor from, const Rectangle& from_where, Tensor to,
+                         const Rectangle& to_where, const Body& body) {
+  const Rectangle shared = intersection(from_where, to_where);
+  if (shared.empty()) return;
+  const int64_t channels = from.cols / from_where.pixels();
+  const int64_t length = shared.columns.count * channels;
+  // The element of a sample at which a row of the shared pixels begins.
+  const auto first_in = [&](const Rectangle& where, int64_t row) {
+    return ((shared.rows.first + row - where.rows.first) * where.columns.count +
+            shared.columns.first - where.columns.first) *
+           channels;
+  };
+  parallel_rows(from.rows, shared.pixels() * channels, [&](int64_t sample, int64_t count) {
     for (const int64_t end = sample + count; sample < end; ++sample) {
-      for (int64_t row = 0; row < where.rows.count; ++row) {
-        const int64_t line = where.rows.first - whole.rows.first + row;
-        body(all.row_range(sample, 1).col_range((line * whole.columns.count + first) * channels,
-                                                length),
-             part.row_range(sample, 1).col_range(row * length, length));
+      for (int64_t row = 0; row < shared.rows.count; ++row) {
+        body(from.row_range(sample, 1).col_range(first_in(from_where, row), length),
+             to.row_range(sample, 1).col_range(first_in(to_where, row), length));
       }
     }
   });
@@ -121,16 +125,16 @@ WindowPart part_on(const TiledWindows& windows, const Rectangle& input) {
   return {intersection(input, windows.reached(outputs)), outputs};
 }
 
-void copy_part(ConstTensor from, const Rectangle& all, const Rectangle& part, Tensor to) {
-  for_each_row(from, all, to, part, [](ConstTensor row, Tensor own) { copy(row, own); });
+void copy_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
+                 const Rectangle& to_where) {
+  for_each_shared_row(from, from_where, to, to_where,
+                      [](ConstTensor row, Tensor place) { copy(row, place); });
 }
 
-void paste_part(ConstTensor from, const Rectangle& part, const Rectangle& all, Tensor to) {
-  for_each_row(to, all, from, part, [](Tensor row, ConstTensor own) { copy(own, row); });
-}
-
-void add_part(ConstTensor from, const Rectangle& part, const Rectangle& all, Tensor to) {
-  for_each_row(to, all, from, part, [](Tensor row, ConstTensor own) { add(row, own, row); });
+void add_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
+                const Rectangle& to_where) {
+  for_each_shared_row(from, from_where, to, to_where,
+                      [](ConstTensor row, Tensor place) { add(place, row, place); });
 }
 
 }  // namespace tutti::training

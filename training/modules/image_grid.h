@@ -98,12 +98,12 @@ struct WindowPart {
 // All windows of the rank's outputs that reach into `input`, a part of the image.
 WindowPart part_on(const TiledWindows& windows, const Rectangle& input);
 
-// Rectangles of images (samples x pixels x channels, contiguous, as kernels/image.h has them).
-// `all` is where the tensor's images lie in the whole ones; `part` lies inside of it.
-//
-// Copies the part into `to`, or from there into the part, or adds it.
-void copy_part(ConstTensor from, const Rectangle& all, const Rectangle& part, Tensor to);
-void paste_part(ConstTensor from, const Rectangle& part, const Rectangle& all, Tensor to);
-void add_part(ConstTensor from, const Rectangle& part, const Rectangle& all, Tensor to);
+// Copies, or adds, the pixels that both rectangles have from one tensor of images to another
+// (samples x pixels x channels, contiguous, as kernels/image.h has them), which lie at these places
+// of the whole images.
+void copy_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
+                 const Rectangle& to_where);
+void add_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
+                const Rectangle& to_where);
 
 }  // namespace tutti::training

@@ -47,19 +47,11 @@ ConstTensor Pooling::gathered(Pass& pass, ConstTensor own) const {
   }
   const int64_t channels = windows_.input.channels;
   const Tensor all = pass.arena.take(own.dtype, own.rows, windows_.needed.pixels() * channels);
-  const auto add_pixels = [&](ConstTensor from, const Rectangle& where) {
-    const Rectangle shared = intersection(where, windows_.needed);
-    if (shared.empty()) return;
-    const ArenaScope scope(pass.arena);
-    const Tensor part = pass.arena.take(own.dtype, own.rows, shared.pixels() * channels);
-    copy_part(from, where, shared, part);
-    paste_part(part, shared, windows_.needed, all);
-  };
-  add_pixels(own, windows_.own);
+  copy_shared(own, windows_.own, all, windows_.needed);
   if (exchange == nullptr) return all;
   exchange->wait();
   for (size_t i = 0; i < windows_.received.size(); ++i) {
-    add_pixels(exchange->received(i), windows_.received[i].where);
+    copy_shared(exchange->received(i), windows_.received[i].where, all, windows_.needed);
   }
   return all;
 }
@@ -70,22 +62,16 @@ Tensor Pooling::scattered(Pass& pass, ConstTensor needed) const {
   const auto exchange = begin_halo_gradients(pass, spatial_, windows_, needed.dtype, needed.rows);
   if (exchange != nullptr) {
     for (size_t i = 0; i < windows_.received.size(); ++i) {
-      copy_part(needed, windows_.needed, windows_.received[i].where, exchange->sent(i));
+      copy_shared(needed, windows_.needed, exchange->sent(i), windows_.received[i].where);
     }
     exchange->start();
   }
-  const Rectangle shared = intersection(windows_.own, windows_.needed);
-  if (!(shared == windows_.own)) zero(own);
-  if (!shared.empty()) {
-    const ArenaScope scope(pass.arena);
-    const Tensor part = pass.arena.take(own.dtype, own.rows, shared.pixels() * channels);
-    copy_part(needed, windows_.needed, shared, part);
-    paste_part(part, shared, windows_.own, own);
-  }
+  if (!(intersection(windows_.own, windows_.needed) == windows_.own)) zero(own);
+  copy_shared(needed, windows_.needed, own, windows_.own);
   if (exchange == nullptr) return own;
   exchange->wait();
   for (size_t i = 0; i < windows_.sent.size(); ++i) {
-    add_part(exchange->received(i), windows_.sent[i].where, windows_.own, own);
+    add_shared(exchange->received(i), windows_.sent[i].where, own, windows_.own);
   }
   return own;
 }

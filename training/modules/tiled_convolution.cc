@@ -31,7 +31,7 @@ Tensor take(Pass& pass, DType type, int64_t samples, const Rectangle& where, int
 ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const Rectangle& part) {
   if (part == all || all.empty()) return images;
   const Tensor own = take(pass, images.dtype, images.rows, part, images.cols / all.pixels());
-  copy_part(images, all, part, own);
+  copy_shared(images, all, own, part);
   return own;
 }
 
@@ -77,7 +77,7 @@ std::unique_ptr<Exchange> start_halo(Pass& pass, const Spatial& spatial,
       spatial.halos->begin(pass, own.dtype, messages_of(windows.sent, own.rows, channels),
                            messages_of(windows.received, own.rows, channels));
   for (size_t i = 0; i < windows.sent.size(); ++i) {
-    copy_part(own, windows.own, windows.sent[i].where, exchange->sent(i));
+    copy_shared(own, windows.own, exchange->sent(i), windows.sent[i].where);
   }
   exchange->start();
   return exchange;
@@ -114,7 +114,7 @@ void TiledConvolution::apply_part(Pass& pass, const WindowPart& part, ConstTenso
   }
   const Tensor outputs = take(pass, y.dtype, y.rows, part.outputs, whole_.outputs);
   convolution(shape_of(part), inputs, weight, bias, outputs, pass.arena);
-  paste_part(outputs, part.outputs, windows_.outputs, y);
+  copy_shared(outputs, part.outputs, y, windows_.outputs);
 }
 
 void TiledConvolution::apply_edge(Pass& pass, const Rectangle& edge, ConstTensor x,
@@ -123,19 +123,14 @@ void TiledConvolution::apply_edge(Pass& pass, const Rectangle& edge, ConstTensor
   if (edge.empty()) return;
   const ArenaScope scope(pass.arena);
   const WindowPart part{windows_.reached(edge), edge};
-  const int64_t channels = whole_.input.channels;
-  const Tensor inputs = take(pass, x.dtype, x.rows, part.input, channels);
-  const auto add_pixels = [&](ConstTensor from, const Rectangle& where) {
-    const Rectangle shared = intersection(where, part.input);
-    if (shared.empty()) return;
-    const ArenaScope inner(pass.arena);
-    paste_part(cut_out(pass, from, where, shared), shared, part.input, inputs);
-  };
-  add_pixels(x, windows_.own);
-  for (size_t i = 0; i < halo.size(); ++i) add_pixels(halo[i], windows_.received[i].where);
+  const Tensor inputs = take(pass, x.dtype, x.rows, part.input, whole_.input.channels);
+  copy_shared(x, windows_.own, inputs, part.input);
+  for (size_t i = 0; i < halo.size(); ++i) {
+    copy_shared(halo[i], windows_.received[i].where, inputs, part.input);
+  }
   const Tensor outputs = take(pass, y.dtype, y.rows, edge, whole_.outputs);
   convolution(shape_of(part), inputs, weight, bias, outputs, pass.arena);
-  paste_part(outputs, edge, windows_.outputs, y);
+  copy_shared(outputs, edge, y, windows_.outputs);
 }
 
 Tensor TiledConvolution::apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
@@ -171,7 +166,7 @@ void TiledConvolution::input_gradient(Pass& pass, const Rectangle& where, ConstT
   zero(dx);
   const Tensor reached = take(pass, dx.dtype, dx.rows, part.input, whole_.input.channels);
   convolution_backward_input(shape_of(part), outputs, weight, reached, pass.arena);
-  paste_part(reached, part.input, where, dx);
+  copy_shared(reached, part.input, dx, where);
 }
 
 Tensor TiledConvolution::adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
@@ -189,7 +184,7 @@ Tensor TiledConvolution::adjoint(Pass& pass, ConstTensor dy, ConstTensor weight,
   if (exchange == nullptr) return dx;
   exchange->wait();
   for (size_t i = 0; i < windows_.sent.size(); ++i) {
-    add_part(exchange->received(i), windows_.sent[i].where, windows_.own, dx);
+    add_shared(exchange->received(i), windows_.sent[i].where, dx, windows_.own);
   }
   return dx;
 }

@@ -51,7 +51,7 @@ Rectangle all_of(const ImageShape& image) { return {{0, image.height}, {0, image
 
 HostTensor tile_of(ConstTensor images, const ImageShape& whole, const ImageGrid& grid) {
   HostTensor tile(images.dtype, images.rows, grid.own(whole).size());
-  copy_part(images, all_of(whole), grid.tile(whole), tile);
+  copy_shared(images, all_of(whole), tile, grid.tile(whole));
   return tile;
 }
 

@@ -72,17 +72,6 @@ RunOptions run_of(const Question& question, int ranks) {
   return run;
 }
 
-std::vector<Mix> mixes_of(size_t layers) {
-  std::vector<Mix> all;
-  for (unsigned bits = 0; bits < 1U << layers; ++bits) {
-    Mix& mix = all.emplace_back();
-    for (size_t layer = 0; layer < layers; ++layer) {
-      mix.push_back((bits >> layer & 1) == 0 ? LayerSplit::batch : LayerSplit::model);
-    }
-  }
-  return all;
-}
-
 // Seconds of the slowest rank.
 double time_of_step(Communicator& world, Session& session) {
   world.barrier();
@@ -123,7 +112,7 @@ double tenth(std::vector<double> times) {
   return times[times.size() / 10];
 }
 
-// What the mix takes longer than the fastest, in percent.
+// Excess of a mix's time over the fastest one's, in percent.
 double excess(const std::vector<double>& seconds, size_t mix) {
   return 100 * (seconds[mix] / std::ranges::min(seconds) - 1);
 }
@@ -157,7 +146,7 @@ void run(const Question& question) {
   planner::MixCosts costs(layers);
   if (world.rank() == 0) costs = planner::measured_mix_costs(options, world.size());
   world.barrier();
-  const std::vector<Mix> mixes = mixes_of(layers);
+  const std::vector<Mix> mixes = all_mixes(layers);
   const std::vector<std::vector<double>> times = measured(world, options, mixes, question.rounds);
   if (world.rank() == 0) print(mixes, costs, times);
 }

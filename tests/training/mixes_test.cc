@@ -34,17 +34,6 @@ using testing::TinyRank;
 using testing::TinyRun;
 using tutti::testing::run_ranks;
 
-std::vector<Mix> mixes_of(size_t layers) {
-  std::vector<Mix> all;
-  for (unsigned bits = 0; bits < 1U << layers; ++bits) {
-    Mix& mix = all.emplace_back();
-    for (size_t layer = 0; layer < layers; ++layer) {
-      mix.push_back((bits >> layer & 1) == 0 ? LayerSplit::batch : LayerSplit::model);
-    }
-  }
-  return all;
-}
-
 // No width or number of classes that 2, 3 or 4 ranks can divide evenly, but for one.
 PerceptronConfig uneven(const Mix& mix = {}) {
   return {.height = 3, .width = 5, .classes = 5, .widths = {7, 10}, .compute = {.mix = mix}};
@@ -151,7 +140,7 @@ void check_gradients(int ranks, const Mix& mix, int64_t samples, bool recomputes
 }
 
 TEST(Mixes, AllHaveTheGradientsOfTheUndividedModel) {
-  for (const Mix& mix : mixes_of(3)) {
+  for (const Mix& mix : all_mixes(3)) {
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int64_t samples : {1, 2, 9}) check_gradients(ranks, mix, samples, false);
     }
@@ -159,7 +148,7 @@ TEST(Mixes, AllHaveTheGradientsOfTheUndividedModel) {
 }
 
 TEST(Mixes, AreRecomputed) {
-  for (const Mix& mix : mixes_of(3)) check_gradients(3, mix, 7, true);
+  for (const Mix& mix : all_mixes(3)) check_gradients(3, mix, 7, true);
 }
 
 // --- training ---
@@ -187,7 +176,7 @@ TinyRun run_of(const Mix& mix, int tensor = 1, int data = 1, int zero = 0) {
 TEST(Mixes, TrainTheSameModelBesideDataRanksInEveryStageOfZero) {
   const testing::Deterministic deterministic;
   const Outcome alone = testing::train(1, run_of({}));
-  for (const Mix& mix : mixes_of(3)) {
+  for (const Mix& mix : all_mixes(3)) {
     for (const auto& [tensor, data] : {std::pair(2, 1), {3, 1}, {4, 1}, {2, 2}, {3, 2}}) {
       std::optional<Outcome> first;
       for (int zero = 0; zero <= 3; ++zero) {
@@ -221,7 +210,7 @@ TEST(Mixes, HaveTheSameBitsInDeterministicMode) {
     for (const int data : {1, 2}) {
       const Outcome alone = testing::train(data, sliced({}, 1, data, 0, dtype));
       int zero = 0;
-      for (const Mix& mix : mixes_of(3)) {
+      for (const Mix& mix : all_mixes(3)) {
         for (const int tensor : {2, 4}) {
           zero = (zero + 1) % 4;
           SCOPED_TRACE(cat(to_text(mix), ": tensor ", tensor, " x data ", data, ", ZeRO ", zero));
@@ -245,7 +234,7 @@ TEST(Mixes, HaveTheSameBitsOnThreeRanksInDeterministicMode) {
     return run;
   };
   const Outcome alone = testing::train(1, sliced({}, 1));
-  for (const Mix& mix : mixes_of(3)) {
+  for (const Mix& mix : all_mixes(3)) {
     EXPECT_EQ(testing::difference(testing::train(3, sliced(mix, 3)), alone), "") << to_text(mix);
   }
 }
@@ -257,7 +246,7 @@ TEST(Mixes, TrainInHalfPrecision) {
     return run;
   };
   const Outcome alone = testing::train(1, half({}, 1));
-  for (const Mix& mix : mixes_of(3)) {
+  for (const Mix& mix : all_mixes(3)) {
     const Outcome found = testing::train(2, half(mix, 2));
     EXPECT_LT(testing::relative_difference(found.losses, alone.losses), 0.02) << to_text(mix);
   }
@@ -269,7 +258,7 @@ class MixedCheckpoints : public FolderTest {};
 
 TEST_F(MixedCheckpoints, GoOnUnderEveryOtherMix) {
   constexpr int64_t kSavedAt = 2;
-  const std::vector<Mix> mixes = mixes_of(3);
+  const std::vector<Mix> mixes = all_mixes(3);
   const auto next = [](TinyRank& rank) {
     std::vector<double> losses;
     for (int step = 0; step < 3; ++step) losses.push_back(rank.step().loss);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/models/decoder_units.h"
+#include "training/models/sizes.h"
 #include "training/parallel/convert_layout.h"
 #include "training/parallel/heads_attention.h"
 #include "training/parallel/ring_attention.h"
@@ -91,17 +92,12 @@ void require_an_expert_each(const MixtureOptions& mixture, const MeshPlace& plac
 
 DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   const int tensor_ranks = place.size(Axis::tensor);
-  const auto require = [](std::string_view what, int64_t value) {
-    if (value >= 1) return;
-    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
-                {.remedy = "give at least 1"});
-  };
-  require("number of layers", options.layers);
-  require("number of heads", options.attention.heads);
-  require("width", options.width);
-  require("context", options.context);
-  require("vocabulary", options.vocabulary);
-  require("hidden width", options.mlp.hidden);
+  require_size("number of layers", options.layers);
+  require_size("number of heads", options.attention.heads);
+  require_size("width", options.width);
+  require_size("context", options.context);
+  require_size("vocabulary", options.vocabulary);
+  require_size("hidden width", options.mlp.hidden);
   require_even_heads(options.attention.heads, tensor_ranks);
   require_whole_key_heads(options.attention, tensor_ranks);
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);

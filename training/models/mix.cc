@@ -77,4 +77,15 @@ std::string to_text(const Mix& mix) {
   return text;
 }
 
+std::vector<Mix> all_mixes(size_t layers) {
+  std::vector<Mix> all;
+  for (unsigned bits = 0; bits < 1U << layers; ++bits) {
+    Mix& mix = all.emplace_back();
+    for (size_t layer = 0; layer < layers; ++layer) {
+      mix.push_back((bits >> layer & 1) == 0 ? LayerSplit::batch : LayerSplit::model);
+    }
+  }
+  return all;
+}
+
 }  // namespace tutti::training

@@ -35,5 +35,7 @@ Mix parse_mix(std::string_view text, const std::string& where);
 // True if the text is a list of single characters, as a mix is, and not a file's name.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
+// All mixes of so many layers, for measurements and tests.
+std::vector<Mix> all_mixes(size_t layers);
 
 }  // namespace tutti::training

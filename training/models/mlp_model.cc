@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
+#include "training/models/sizes.h"
 #include "training/modules/embedding.h"
 #include "training/modules/linear.h"
 #include "training/modules/loss.h"
@@ -19,16 +20,11 @@ constexpr double kHiddenGain = 1.5;
 constexpr double kOutputGain = 0.1;
 
 const MlpModelConfig& checked(const MlpModelConfig& config) {
-  const auto require = [](std::string_view what, int64_t value) {
-    if (value >= 1) return;
-    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
-                {.remedy = "give at least 1"});
-  };
-  require("context", config.context);
-  require("embedding width", config.embedding);
-  require("hidden width", config.hidden);
-  require("number of hidden layers", config.layers);
-  require("vocabulary", config.vocabulary);
+  require_size("context", config.context);
+  require_size("embedding width", config.embedding);
+  require_size("hidden width", config.hidden);
+  require_size("number of hidden layers", config.layers);
+  require_size("vocabulary", config.vocabulary);
   return config;
 }
 

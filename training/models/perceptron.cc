@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/models/mixed_layer.h"
+#include "training/models/sizes.h"
 #include "training/modules/features.h"
 #include "training/modules/loss.h"
 #include "training/modules/slots.h"
@@ -17,16 +18,8 @@ namespace tutti::training {
 namespace {
 
 void check_sizes(const PerceptronConfig& config) {
-  const auto require = [](std::string_view what, int64_t value) {
-    if (value >= 1) return;
-    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
-                {.remedy = "give at least 1"});
-  };
-  require("number of channels", config.channels);
-  require("images' height", config.height);
-  require("images' width", config.width);
-  require("number of classes", config.classes);
-  for (const int64_t width : config.widths) require("width of a layer", width);
+  require_images(config);
+  for (const int64_t width : config.widths) require_size("width of a layer", width);
   if (static_cast<double>(config.layers()) > kMostLayers) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", config.layers(), " layers"),
                 {.where = "--widths", .remedy = cat("give at most ", kMostLayers, " layers")});
@@ -68,11 +61,7 @@ const PerceptronConfig& checked(const PerceptronConfig& config, const MeshPlace&
 
 void describe(Schema& schema, PerceptronConfig& config) {
   schema.add("widths", config.widths, "width of each hidden layer");
-  // The data says these.
-  schema.add("channels", config.channels, "of the images").flag("");
-  schema.add("height", config.height, "of the images").flag("");
-  schema.add("width", config.width, "of the images").flag("");
-  schema.add("classes", config.classes, "kinds of images").flag("");
+  describe_images(schema, config, "kinds of images");
 }
 
 const Described<PerceptronConfig> kPerceptron{"model", "kind", "perceptron", describe};

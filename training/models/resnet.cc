@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/models/normalized_convolution.h"
+#include "training/models/sizes.h"
 #include "training/modules/features.h"
 #include "training/modules/linear.h"
 #include "training/modules/loss.h"
@@ -20,18 +21,10 @@ namespace tutti::training {
 namespace {
 
 ResNetConfig checked(const ResNetConfig& config) {
-  const auto require = [](std::string_view what, int64_t value) {
-    if (value >= 1) return;
-    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
-                {.remedy = "give at least 1"});
-  };
-  require("number of channels", config.channels);
-  require("images' height", config.height);
-  require("images' width", config.width);
-  require("number of classes", config.classes);
-  require("number of stages", std::ssize(config.blocks));
-  for (const int64_t blocks : config.blocks) require("number of blocks in a stage", blocks);
-  for (const int64_t width : config.widths) require("width", width);
+  require_images(config);
+  require_size("number of stages", std::ssize(config.blocks));
+  for (const int64_t blocks : config.blocks) require_size("number of blocks in a stage", blocks);
+  for (const int64_t width : config.widths) require_size("width", width);
   if (config.blocks.size() != config.widths.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the model has ", config.blocks.size(), " stages and ", config.widths.size(),
@@ -49,11 +42,7 @@ void describe(Schema& schema, ResNetConfig& config) {
   schema.add("zero_last_gain", config.zero_last_gain, "blocks do not start as their shortcuts")
       .flag("")
       .role(kTrainingOnly);
-  // As the data has them.
-  schema.add("channels", config.channels, "of the images").flag("");
-  schema.add("height", config.height, "of the images").flag("");
-  schema.add("width", config.width, "of the images").flag("");
-  schema.add("classes", config.classes, "kinds of images").flag("");
+  describe_images(schema, config, "kinds of images");
 }
 
 const Described<ResNetConfig> kResNet{"model", "kind", "resnet", describe};

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/models/normalized_convolution.h"
+#include "training/models/sizes.h"
 #include "training/modules/features.h"
 #include "training/modules/loss.h"
 #include "training/modules/pooling.h"
@@ -19,23 +20,17 @@ namespace tutti::training {
 namespace {
 
 UNetConfig checked(const UNetConfig& config) {
-  const auto require = [](std::string_view what, int64_t value, int64_t least) {
-    if (value >= least) return;
-    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
-                {.remedy = cat("give at least ", least)});
-  };
-  require("number of channels", config.channels, 1);
-  require("number of classes", config.classes, 1);
-  require("number of widths", std::ssize(config.widths), 1);
-  for (const int64_t width : config.widths) require("width", width, 1);
+  require_images(config);
+  require_size("number of widths", std::ssize(config.widths));
+  for (const int64_t width : config.widths) require_size("width", width);
   // Halved so often, a pixel is left.
   const int64_t halvings = std::ssize(config.widths) - 1;
   if (halvings > 30) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", halvings + 1, " widths"),
                 {.remedy = "give at most 31"});
   }
-  require("images' height", config.height, int64_t{1} << halvings);
-  require("images' width", config.width, int64_t{1} << halvings);
+  require_size("images' height", config.height, int64_t{1} << halvings);
+  require_size("images' width", config.width, int64_t{1} << halvings);
   return config;
 }
 
@@ -43,11 +38,7 @@ void describe(Schema& schema, UNetConfig& config) {
   schema.add("widths", config.widths, "channels of each encoder, and of the bottom");
   schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
       .role(kTrainingOnly);
-  // The data says these.
-  schema.add("channels", config.channels, "of the images").flag("");
-  schema.add("height", config.height, "of the images").flag("");
-  schema.add("width", config.width, "of the images").flag("");
-  schema.add("classes", config.classes, "kinds of pixels").flag("");
+  describe_images(schema, config, "kinds of pixels");
 }
 
 const Described<UNetConfig> kUNet{"model", "kind", "unet", describe};

@@ -1,0 +1,31 @@
+// Checks and fields that configurations of several models share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "training/core/schema.h"
+
+namespace tutti::training {
+
+// Throws Error(invalid_argument), which names the size, where it is below `least`.
+void require_size(std::string_view what, int64_t size, int64_t least = 1);
+
+// The fields of models of images whose values the data say; `classes` is their meaning.
+template <typename Config>
+void describe_images(Schema& schema, Config& config, const std::string& classes) {
+  schema.add("channels", config.channels, "of the images").flag("");
+  schema.add("height", config.height, "of the images").flag("");
+  schema.add("width", config.width, "of the images").flag("");
+  schema.add("classes", config.classes, classes).flag("");
+}
+template <typename Config>
+void require_images(const Config& config) {
+  require_size("number of channels", config.channels);
+  require_size("images' height", config.height);
+  require_size("images' width", config.width);
+  require_size("number of classes", config.classes);
+}
+
+}  // namespace tutti::training

@@ -1,5 +1,5 @@
-// What an MPI program's collective and one-sided calls take, with and without Tutti before its MPI
-// library: bench/micro/mpi_overhead runs both in turn. Prints "Allreduce 1024 12.34": bytes, and
+// Times an MPI program's collective and one-sided calls. bench/micro/mpi_overhead runs it with and
+// without Tutti before its MPI library, in turn. Prints "Allreduce 1024 12.34": bytes, and
 // the median of microseconds of one call.
 //
 //   mpi_calls_openmpi [BYTES...]      (started by that library's mpirun)

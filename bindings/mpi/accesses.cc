@@ -178,7 +178,7 @@ class Row {
   std::vector<std::byte> aside_;
 };
 
-// What becomes of an element of the window: MPI_NO_OP, MPI_REPLACE, or a reduction.
+// The operator that updates an element of the window: MPI_NO_OP, MPI_REPLACE, or a reduction.
 class Update {
  public:
   Update(MPI_Datatype base, MPI_Op op)
@@ -188,7 +188,7 @@ class Update {
         base_(base),
         op_(op),
         bytes_(static_cast<uint64_t>(extent_of(base))) {
-    // Of 16 bytes are types of Fortran's that the MPI library alone reduces.
+    // Fortran has types of 16 bytes, which only the MPI library reduces.
     constexpr uint64_t kLarge = 16;
     const bool is_possible =
         keeps_ || replaces_ ||

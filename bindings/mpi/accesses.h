@@ -1,5 +1,5 @@
-// What Tutti does for each one-sided call on a window that it serves, whatever integers its counts
-// come in. The last argument is the MPI library's own function with the caller's arguments: for
+// Implements the one-sided calls on windows that Tutti serves, for counts of any integer type. The
+// last argument is the MPI library's own function with the caller's arguments: for
 // windows of the MPI library's, and for arguments that it refuses.
 #pragma once
 

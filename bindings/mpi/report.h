@@ -1,5 +1,5 @@
-// What became of the program's collective and one-sided calls: how many went through Tutti, how
-// many went on to the MPI library, and why.
+// Counts the program's collective and one-sided calls: how many Tutti served, how many fell through
+// to the MPI library, and why.
 #pragma once
 
 #include <cstddef>

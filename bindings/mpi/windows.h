@@ -120,7 +120,7 @@ bool free_memory(void* memory);
 // True if these bytes are the memory of one allocate_memory(), or of a window that was allocated.
 bool is_allocated_memory(const void* memory, MPI_Aint bytes);
 
-// What the two functions that make windows do: `base` gets where the memory is.
+// Implement the two functions that make windows. `base` gets the memory's address.
 int create_window(void* memory, MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm,
                   MPI_Win* win, const std::function<int()>& theirs);
 int allocate_window(MPI_Aint bytes, int64_t unit, MPI_Info info, MPI_Comm comm, void* base,

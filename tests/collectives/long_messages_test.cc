@@ -64,8 +64,8 @@ TEST(LongMessages, OfLibraryMemoryNeedNoHelpOfTheirSender) {
   });
 }
 
-// Of many ranks the slots are so small that messages have more slices than there are slots before
-// they are long enough to be read where they lie. Each rank sends to the next one.
+// With many ranks slots are so small that a message has more slices than there are slots before it
+// is long enough to be lent. Each rank sends to the next one.
 TEST(LongMessages, OfLibraryMemoryFitTheSlotsOfManyRanks) {
   for (const int ranks : {2, 8, 20, 30}) {
     testing::run_ranks(ranks, [&](const Job& job) {

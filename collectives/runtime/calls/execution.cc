@@ -55,7 +55,7 @@ void Execution::cut_into(uint32_t slices, int lanes) {
 
 // ---- a point-to-point message as a whole
 
-// What is too short to be lent has slices, however many: no slot has room for all of it.
+// A message too short to be lent is sent in slices, however many: no slot has room for all of it.
 bool Execution::can_send_whole() const {
   const Move& move = compiled_->moves[0];
   const uint64_t bytes = move.elements * compiled_->element_bytes;

@@ -126,7 +126,7 @@ Access WindowTrial::draw_access(int target, size_t start, const Kind& kind, bool
   return access;
 }
 
-// What MPI allows to be concurrent: one write, or reads, or updates by one operator.
+// Draws accesses that MPI allows to be concurrent: one write, or reads, or updates by one operator.
 void WindowTrial::draw_cell(int target, size_t start) {
   const Kind& kind = *kinds_[static_cast<size_t>(target)][start / cell_];
   const bool careful = scope_ == Scope::careful;

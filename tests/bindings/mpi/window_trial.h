@@ -30,7 +30,8 @@ struct Access {
   uint64_t seed = 0;
 };
 
-// What is drawn. Open MPI 4.1 crashes of some calls on windows of its own, and has wrong sums.
+// The kinds of accesses that are drawn. Open MPI 4.1 crashes in some calls on windows of its own,
+// and computes wrong sums.
 enum class Scope : uint8_t {
   all,      // everything that MPI has
   served,   // on windows that are Tutti's
@@ -54,7 +55,7 @@ class WindowTrial {
   void access();
   void close();
   void check();
-  // Of all that the memory and the results were.
+  // Digest of the memory and of all results.
   uint64_t digest() const { return digest_; }
 
  private:

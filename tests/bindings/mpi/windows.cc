@@ -114,8 +114,8 @@ void draw_tickets(const Group& group) {
   expect<int64_t>("tickets", group, all, wanted);
 }
 
-// What is read, increased and written under an exclusive lock; and by a lock of the program's own,
-// made of a word that is compared and swapped.
+// Increases a number under an exclusive lock, and under a lock of the program's own, which is a
+// word that is compared and swapped.
 void count_under_locks(const Group& group) {
   constexpr int kEach = 50;
   const Counters counters(group);

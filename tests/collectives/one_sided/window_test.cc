@@ -190,7 +190,7 @@ TEST_P(Windows, SwapsAreALock) {
   });
 }
 
-// What is updated in place under exclusion, while others accumulate there.
+// Each rank updates a number in place under exclusion, while others accumulate into it.
 TEST_P(Windows, ExcludeOthersWhoCombine) {
   constexpr int kRanks = 3;
   constexpr int kTimes = 200;

@@ -12,6 +12,7 @@
 #include "base/processors.h"
 #include "base/text.h"
 #include "collectives/cluster/cluster.h"
+#include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/plan/faces.h"

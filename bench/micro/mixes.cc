@@ -1,18 +1,20 @@
-// Steps of a perceptron in every mix of batch- and model-parallel layers (training/models/mix.h),
-// in turn, beside what costs predict; and how much longer the mix that they choose takes than the
-// fastest one.
+// Steps of a network in every mix of batch-, model- and, of convolutions, domain-parallel layers
+// (training/models/mix.h), in turn, beside what costs predict; and how much longer the mix that
+// they choose takes than the fastest one.
 //
-//   tutti run -n 2 mixes [ROUNDS [BATCH [WIDTH...]]]
+//   tutti run -n 2 mixes [ROUNDS [OPTIONS of tutti train]]
+//   tutti run -n 2 mixes 20 --model convnet --filters 16 32 --widths 64 --micro-batch 64 --batch 64
 //
 // In each round each mix trains some steps, in a random order, after one that does not count. A
 // step's time is that of its slowest rank. Beside the median stands the fastest tenth's slowest
 // step: on a host that others use, too, most of the rest measures them. Images are random, 28 x 28,
-// of 10 classes.
+// of 10 classes. Without options the network is a perceptron of 5 layers, and the batch 256.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -25,6 +27,8 @@
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "training/core/random.h"
+#include "training/models/mixed_network.h"
+#include "training/models/registry.h"
 #include "training/planner/local/mix_search.h"
 #include "training/setup/session.h"
 
@@ -33,15 +37,18 @@ namespace {
 
 constexpr int kStepsOfATurn = 4;  // the first does not count
 
+constexpr uint64_t kSide = 28;
+constexpr int kClasses = 10;
+
 class RandomImages : public DataSet {
  public:
   uint64_t size() const override { return 1 << 20; }
   uint64_t validation_size() const override { return 16; }
   void add(uint64_t example, uint64_t, Batch& batch) const override {
-    for (uint64_t i = 0; i < 28 * 28; ++i) {
+    for (uint64_t i = 0; i < kSide * kSide; ++i) {
       batch.features.push_back(scale_symmetric(random_bits(1, example % 64, i), 1.0f));
     }
-    batch.targets.push_back(static_cast<int32_t>(example % 10));
+    batch.targets.push_back(static_cast<int32_t>(example % kClasses));
     ++batch.samples;
   }
   void add_validation(uint64_t example, Batch& batch) const override { add(example, 0, batch); }
@@ -50,23 +57,21 @@ class RandomImages : public DataSet {
 
 struct Question {
   int rounds = 20;
-  std::string batch = "256";
-  std::vector<std::string> widths = {"1024", "128", "256", "512"};
+  std::vector<std::string> options = {"--model=perceptron", "--widths=1024", "--widths=128",
+                                      "--widths=256",       "--widths=512",  "--batch=256",
+                                      "--micro-batch=256"};
 };
 
 RunOptions run_of(const Question& question, int ranks) {
-  std::vector<std::string> words = {"--data=none",
-                                    "--model=perceptron",
-                                    "--workers=0",
-                                    "--validation-samples=1",
+  std::vector<std::string> words = {"--data=none", "--workers=0", "--validation-samples=1",
                                     cat("--tp=", ranks),
-                                    "--batch=" + question.batch,
-                                    "--micro-batch=" + question.batch,
                                     cat("--steps=", question.rounds * kStepsOfATurn)};
-  for (const std::string& width : question.widths) words.push_back("--widths=" + width);
+  words.insert(words.end(), question.options.begin(), question.options.end());
   RunOptions run = parse_run_options(words);
-  for (const auto& [name, size] :
-       {std::pair("channels", 1), {"height", 28}, {"width", 28}, {"classes", 10}}) {
+  for (const auto& [name, size] : {std::pair<const char*, uint64_t>("channels", 1),
+                                   {"height", kSide},
+                                   {"width", kSide},
+                                   {"classes", kClasses}}) {
     run.model[name] = size;
   }
   return run;
@@ -142,11 +147,13 @@ void print(const std::vector<Mix>& mixes, const planner::MixCosts& costs,
 void run(const Question& question) {
   Communicator world = Communicator::init();
   const RunOptions options = run_of(question, world.size());
-  const size_t layers = question.widths.size() + 1;
-  planner::MixCosts costs(layers);
+  const std::unique_ptr<Model> whole = make_model(options.model);
+  const auto& layers = dynamic_cast<const MixedNetwork&>(*whole).layers();
+  planner::MixCosts costs(layers.size());
   if (world.rank() == 0) costs = planner::measured_mix_costs(options, world.size());
   world.barrier();
-  const std::vector<Mix> mixes = all_mixes(layers);
+  const auto convolutions = std::ranges::count_if(layers, &NetworkLayer::is_convolution);
+  const std::vector<Mix> mixes = all_mixes(layers.size(), static_cast<size_t>(convolutions));
   const std::vector<std::vector<double>> times = measured(world, options, mixes, question.rounds);
   if (world.rank() == 0) print(mixes, costs, times);
 }
@@ -158,7 +165,15 @@ int main(int argc, char** argv) {
   tutti::training::Question question;
   const std::span<char*> words(argv, static_cast<size_t>(argc));
   if (words.size() > 1) question.rounds = static_cast<int>(std::strtol(words[1], nullptr, 10));
-  if (words.size() > 2) question.batch = words[2];
-  if (words.size() > 3) question.widths.assign(words.begin() + 3, words.end());
-  tutti::training::run(question);
+  if (words.size() > 2) question.options.assign(words.begin() + 2, words.end());
+  if (question.rounds < 1) {
+    std::fprintf(stderr, "mixes: %s turns are too few: give a number above 0\n", words[1]);
+    return 2;
+  }
+  try {
+    tutti::training::run(question);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mixes: %s\n", error.what());
+    return 1;
+  }
 }

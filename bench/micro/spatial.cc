@@ -40,7 +40,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-const HaloExchange kHalos;
+const HaloExchange kHalos(Axis::spatial);
 
 // A layer, whole or cut, with all that it needs.
 class Layer {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/training/support/tiny_run.h"
+#include "training/models/convnet.h"
 #include "training/models/gpt.h"
 #include "training/models/llama.h"
 #include "training/pipeline/profile.h"
@@ -133,6 +134,59 @@ TEST(SyncMemoryPlans, AreWhatARunTakes) {
     EXPECT_EQ(planned.compression, measured.compression) << way;
     EXPECT_EQ(planned.storage.masters, measured.storage.masters) << way;
     EXPECT_EQ(planned.optimizer, measured.optimizer) << way;
+  }
+}
+
+// Layers that say parts of images to each other: halos, and conversions between layouts.
+void expect_planned_images(const testing::TinyRun& run) {
+  const std::unique_ptr<DataSet> data = testing::make_data(run);
+  TrainOptions options;
+  options.micro_batch = options.batch = 4;
+  options.samples = 8;
+  options.validation_samples = 8;
+  const int ranks = static_cast<int>(run.mesh.of_a_sample());
+  MemoryReport measured;
+  run_ranks(ranks, [&](const Job& job) {
+    const Mesh mesh(Communicator::init(job), run.mesh);
+    const std::unique_ptr<Model> model = testing::make_model(run, nullptr, mesh.place());
+    const TrainResult result = train(mesh, *model, {data.get()}, options, [](const auto&) {});
+    if (job.rank == 0) measured = result.memory;
+  });
+  const MeshPlace place = mesh_place(run.mesh, ranks);
+  const std::unique_ptr<Model> model = testing::make_model(run, nullptr, place);
+  Batch batch;
+  for (uint64_t example = 0; example < 4; ++example) data->add(example, 0, batch);
+  const MemoryReport planned = MemoryPlan(*model, batch.view(), options, 1).of(place);
+  expect_as_planned(measured, planned);
+  EXPECT_EQ(planned.boundaries, measured.boundaries);
+}
+
+TEST(ImageMemoryPlans, AreWhatARunTakes) {
+  for (const GridShape grid : {GridShape{1, 2}, {2, 2}, {3, 1}}) {
+    SCOPED_TRACE(cat(grid.rows, " x ", grid.columns));
+    testing::TinyRun run;
+    run.mesh = {.data = 1, .spatial = grid};
+    run.resnet = ResNetConfig{.height = 9, .width = 8, .classes = 3};
+    expect_planned_images(run);
+    run.resnet.reset();
+    run.unet = UNetConfig{.height = 16, .width = 12, .widths = {4, 8}};
+    expect_planned_images(run);
+  }
+  for (const Mix& mix : all_mixes(3, 2)) {
+    SCOPED_TRACE(to_text(mix));
+    testing::TinyRun run;
+    run.mesh = {.tensor = 2, .data = 1};
+    run.resnet = ResNetConfig{.height = 9, .width = 8, .classes = 3};  // the data's
+    run.other_model = [&](const MeshPlace& place) {
+      return std::make_unique<Convnet>(ConvnetConfig{.height = 9,
+                                                     .width = 8,
+                                                     .classes = 3,
+                                                     .filters = {6, 8},
+                                                     .widths = {},
+                                                     .compute = {.mix = mix}},
+                                       place);
+    };
+    expect_planned_images(run);
   }
 }
 

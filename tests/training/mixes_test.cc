@@ -1,4 +1,5 @@
-// Layers that are batch- or model-parallel over the same ranks: whatever the mix, it is the same
+// Layers that are batch- or model-parallel over the same ranks (convnet_mixes_test.cc: or
+// domain-parallel): whatever the mix, it is the same
 // model that is trained, and ranks send what formulas say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,13 +13,10 @@
 
 #include "base/text.h"
 #include "tests/training/data/folder.h"
-#include "tests/training/support/bound_parameters.h"
-#include "tests/training/support/saved_tensors.h"
+#include "tests/training/support/divided_gradients.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
-#include "training/core/random.h"
 #include "training/models/perceptron.h"
-#include "training/pipeline/runner.h"
 #include "training/planner/mix_costs.h"
 #include "training/run/parameter_values.h"
 #include "training/run/snapshot.h"
@@ -27,7 +25,6 @@ namespace tutti::training {
 namespace {
 
 using ::testing::AllOf;
-using testing::BoundParameters;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::TinyRank;
@@ -41,102 +38,13 @@ PerceptronConfig uneven(const Mix& mix = {}) {
 
 // --- gradients, in float64 ---
 
-struct Images {
-  explicit Images(const PerceptronConfig& config, int64_t samples) {
-    for (int64_t i = 0; i < samples * config.inputs(); ++i) {
-      features.push_back(scale_symmetric(random_bits(1, 2, static_cast<uint64_t>(i)), 0.5f));
-    }
-    for (int64_t i = 0; i < samples; ++i) {
-      targets.push_back(i == 1 ? -100 : static_cast<int32_t>(i % config.classes));
-    }
-  }
-  MicroBatch batch(int weight = 1) const {
-    return {
-        .samples = std::ssize(targets), .features = features, .targets = targets, .weight = weight};
-  }
-  std::vector<float> features;
-  std::vector<int32_t> targets;
-};
-
-// A model with its parameters in float64.
-struct Bound {
-  Bound(const PerceptronConfig& config, const MeshPlace& place, Mesh* mesh = nullptr,
-        bool recomputes = false)
-      : model(config, place),
-        parameters(model.parameters(), DType::f64, 0.25, true),
-        runner(model, {.dtype = DType::f64, .checkpoint_units = recomputes, .mesh = mesh}) {}
-
-  const ParameterSpec& spec(int index) const {
-    return model.parameters().specs()[static_cast<size_t>(index)];
-  }
-
-  Perceptron model;
-  BoundParameters parameters;
-  UnitHooks hooks;
-  ModelRunner runner;
-};
-
-// A rank's slice of each of a whole model's values.
-void take_values(const Bound& whole, Bound& own) {
-  for (int index = 0; index < own.parameters.size(); ++index) {
-    const std::vector<double> all = testing::doubles(whole.parameters.value(index));
-    const Slice slice = own.spec(index).slice();
-    std::vector<double> values;
-    for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {
-      const auto first = all.begin() + run.whole;
-      values.insert(values.end(), first, first + run.count);
-    });
-    testing::assign(own.parameters.value(index), values);
-  }
-}
-
-// The largest distance of a rank's gradients, summed over the ranks that have parts of them, from
-// the whole model's.
-double distance_of_gradients(const Bound& whole, const Bound& own, Mesh& mesh) {
-  double largest = 0;
-  for (int index = 0; index < own.parameters.size(); ++index) {
-    const ParameterSpec& spec = own.spec(index);
-    std::vector<double> found = testing::doubles(own.parameters.gradient(index));
-    if (spec.placement.partial.has(Axis::tensor)) {
-      mesh.along(Axis::tensor).all_reduce(std::span<double>(found), ReduceOp::sum);
-    }
-    const std::vector<double> all = testing::doubles(whole.parameters.gradient(index));
-    std::vector<double> expected;
-    const Slice slice = spec.slice();
-    for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {
-      const auto first = all.begin() + run.whole;
-      expected.insert(expected.end(), first, first + run.count);
-    });
-    if (expected.empty()) continue;
-    largest = std::max(largest, testing::relative_distance(found, expected));
-  }
-  return largest;
-}
-
 void check_gradients(int ranks, const Mix& mix, int64_t samples, bool recomputes) {
   SCOPED_TRACE(cat(ranks, " ranks, ", to_text(mix), ", ", samples, " samples",
                    recomputes ? ", recomputed" : ""));
-  const Images images(uneven(), samples);
-  Bound whole(uneven(), {});
-  const MicroBatch batch = images.batch();
-  const PassResult expected = whole.runner.train(batch, {0.5}, whole.hooks);
-  run_ranks(ranks, [&](const Job& job) {
-    Mesh mesh(Communicator::init(job), {.tensor = ranks, .data = 1});
-    Bound own(uneven(mix), mesh.place(), &mesh, recomputes);
-    take_values(whole, own);
-    const MicroBatch again = images.batch(), weightless = images.batch(0);
-    const PassResult found = own.runner.train(again, {0.5}, own.hooks);
-    EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-12 * expected.loss_sum);
-    EXPECT_EQ(found.correct, expected.correct);
-    own.runner.train(weightless, {0.5}, own.hooks);  // adds nothing
-    EXPECT_LT(distance_of_gradients(whole, own, mesh), 1e-12);
-    const MicroBatch unknown{.samples = samples, .features = images.features};
-    const std::vector<double> logits = testing::doubles(own.runner.predict(unknown, own.hooks));
-    if (job.rank == 0) {
-      const std::vector<double> all = testing::doubles(whole.runner.predict(unknown, whole.hooks));
-      EXPECT_LT(testing::relative_distance(logits, all), 1e-12);
-    }
-  });
+  testing::check_divided_gradients(
+      ranks,
+      [&](const MeshPlace& place) { return std::make_unique<Perceptron>(uneven(mix), place); },
+      testing::random_images(uneven().inputs(), uneven().classes, samples), recomputes);
 }
 
 TEST(Mixes, AllHaveTheGradientsOfTheUndividedModel) {

@@ -247,7 +247,7 @@ void add_profiling(Command command, PartitionOptions& options) {
   command
       .add_option("--micro-batch", options.micro_batch,
                   "samples of one forward and backward pass (default: 32; gpt2 and unet: 8; "
-                  "resnet and perceptron: 64)")
+                  "resnet, perceptron and convnet: 64)")
       .between(1, 1 << 20);
   command.add_option("--runs", options.runs, "of each layer, of which the median counts")
       .between(1, 1000)

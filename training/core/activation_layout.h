@@ -5,6 +5,8 @@
 //   rows         some of its rows   [a  ]  [  b]
 //   columns      some of its columns
 //   partial      a part of the sum that it is
+//   channels     of images, one in each row: some of their channels
+//   pixels       of images, one in each row: a tile of each
 //
 // Which ranks must say what to each other follows from two layouts (parallel/convert_layout.h).
 #pragma once
@@ -18,7 +20,7 @@
 
 namespace tutti::training {
 
-enum class Spread : uint8_t { replicated, rows, columns, partial };
+enum class Spread : uint8_t { replicated, rows, columns, partial, channels, pixels };
 
 class ActivationLayout {
  public:
@@ -34,7 +36,8 @@ class ActivationLayout {
   }
 
   // How many of a whole tensor's rows or columns the rank at `place` has. Where several axes cut
-  // them, the part along a later axis is cut again over the earlier ones.
+  // them, the part along a later axis is cut again over the earlier ones. Channels and pixels are
+  // not known here: a shape whose images are cut has the columns that this rank has.
   int64_t rows_at(const MeshPlace& place, int64_t rows) const {
     return part_of(place, rows, Spread::rows);
   }
@@ -62,5 +65,7 @@ inline constexpr ActivationLayout kReplicated;
 inline constexpr ActivationLayout kTensorRows(Axis::tensor, Spread::rows);
 inline constexpr ActivationLayout kTensorColumns(Axis::tensor, Spread::columns);
 inline constexpr ActivationLayout kTensorPartial(Axis::tensor, Spread::partial);
+inline constexpr ActivationLayout kTensorChannels(Axis::tensor, Spread::channels);
+inline constexpr ActivationLayout kTensorPixels(Axis::tensor, Spread::pixels);
 
 }  // namespace tutti::training

@@ -26,6 +26,7 @@ struct ModelTraits {
   double sgd_rate = 0.1;       // and of plain descent
   double weight_decay = 0.01;  // decoupled
   double clip = 0;             // 0: none
+  bool mixes_layers = false;   // each layer is divided over tensor ranks by itself (models/mix.h)
 };
 
 }  // namespace tutti::training

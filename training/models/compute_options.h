@@ -29,8 +29,8 @@ struct ComputeOptions {
   // Deterministic mode: how many parts what tensor ranks share is computed in (core/slices.h), a
   // multiple of their number; else 1.
   int slices = 1;
-  // How each layer is divided over the tensor ranks, of models that can mix (perceptron.h). Empty:
-  // all are model-parallel.
+  // How each layer is divided over the tensor ranks, of models that can mix (mixed_network.h).
+  // Empty: all are model-parallel.
   Mix mix = {};
 };
 

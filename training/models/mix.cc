@@ -1,6 +1,7 @@
 #include "training/models/mix.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -31,20 +32,19 @@ void for_each_word(std::string_view text, const Visit& visit) {
   }
 }
 
+constexpr char letter_of(LayerSplit split) {
+  return split == LayerSplit::batch ? 'b' : split == LayerSplit::model ? 'm' : 'd';
+}
+
 LayerSplit split_named(std::string_view word, const std::string& place) {
-  if (word == "b") return LayerSplit::batch;
-  if (word == "m") return LayerSplit::model;
-  if (word == "d") {
-    throw Error(ErrorCode::unsupported, "a fully connected layer cannot be domain-parallel (d)",
-                {.where = place,
-                 .cause = "d divides the height and width of images, which only convolutions keep",
-                 .remedy = "give b or m for this layer"});
+  for (const LayerSplit split : kAllLayerSplits) {
+    if (word.size() == 1 && word[0] == letter_of(split)) return split;
   }
   throw Error(ErrorCode::invalid_argument,
               cat("a layer cannot be divided by ", in_quotes(std::string(word))),
               {.where = place,
                .cause = "a mix has one letter for each layer",
-               .remedy = "give b (batch) or m (model)"});
+               .remedy = "give b (batch) or m (model), or for a convolution d (domain)"});
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Mix parse_mix(std::string_view text, const std::string& where) {
   });
   if (!mix.empty()) return mix;
   throw Error(ErrorCode::invalid_argument, "the mix has no layers",
-              {.where = where, .remedy = "give b or m for each layer, as in b,m,m,b"});
+              {.where = where, .remedy = "give a letter for each layer, as in b,m,m,b"});
 }
 
 bool is_mix(std::string_view text) {
@@ -72,18 +72,24 @@ bool is_mix(std::string_view text) {
 std::string to_text(const Mix& mix) {
   std::string text;
   for (const LayerSplit split : mix) {
-    text += cat(text.empty() ? "" : ",", split == LayerSplit::batch ? 'b' : 'm');
+    if (!text.empty()) text += ',';
+    text += letter_of(split);
   }
   return text;
 }
 
-std::vector<Mix> all_mixes(size_t layers) {
-  std::vector<Mix> all;
-  for (unsigned bits = 0; bits < 1U << layers; ++bits) {
-    Mix& mix = all.emplace_back();
-    for (size_t layer = 0; layer < layers; ++layer) {
-      mix.push_back((bits >> layer & 1) == 0 ? LayerSplit::batch : LayerSplit::model);
+std::vector<Mix> all_mixes(size_t layers, size_t convolutions) {
+  std::vector<Mix> all = {{}};
+  for (size_t layer = 0; layer < layers; ++layer) {
+    std::vector<Mix> longer;
+    for (const Mix& mix : all) {
+      for (const LayerSplit split : kAllLayerSplits) {
+        if (split == LayerSplit::domain && layer >= convolutions) continue;
+        longer.push_back(mix);
+        longer.back().push_back(split);
+      }
     }
+    all = std::move(longer);
   }
   return all;
 }

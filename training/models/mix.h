@@ -5,10 +5,13 @@
 //   b  batch   each rank has all weights and computes some of the samples; the weights' gradients
 //              are summed over the ranks
 //   m  model   each rank has some of the weights and computes some of the outputs of all samples
+//   d  domain  of convolutions: each rank has all weights and computes a strip of every image, of
+//              which neighbours need the edges; the weights' gradients are summed over the ranks
 //
-// A mix is written with one letter for each layer, the first layer first: "b,m,m,b".
+// A mix is written with one letter for each layer, the first layer first: "d,b,m,m".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,14 +21,20 @@
 
 namespace tutti::training {
 
-enum class LayerSplit : uint8_t { batch, model };
-inline constexpr int kLayerSplits = 2;
+enum class LayerSplit : uint8_t { batch, model, domain };
+inline constexpr int kLayerSplits = 3;
+inline constexpr std::array<LayerSplit, kLayerSplits> kAllLayerSplits = {
+    LayerSplit::batch, LayerSplit::model, LayerSplit::domain};
 
 using Mix = std::vector<LayerSplit>;
 
-// The layout of a layer's outputs.
-constexpr ActivationLayout layout_of(LayerSplit split) {
-  return split == LayerSplit::batch ? kTensorRows : kTensorColumns;
+// The layout of a layer's inputs, and of its outputs where these are images.
+constexpr ActivationLayout input_layout(LayerSplit split) {
+  if (split == LayerSplit::model) return kReplicated;
+  return split == LayerSplit::batch ? kTensorRows : kTensorPixels;
+}
+constexpr ActivationLayout output_layout(LayerSplit split) {
+  return split == LayerSplit::model ? kTensorChannels : input_layout(split);
 }
 
 // Reads letters that commas, blanks or line breaks separate; # begins a comment that ends with its
@@ -35,7 +44,7 @@ Mix parse_mix(std::string_view text, const std::string& where);
 // True if the text is a list of single characters, as a mix is, and not a file's name.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
-// All mixes of so many layers, for measurements and tests.
-std::vector<Mix> all_mixes(size_t layers);
+// All mixes of so many layers, the first of which are convolutions, for measurements and tests.
+std::vector<Mix> all_mixes(size_t layers, size_t convolutions = 0);
 
 }  // namespace tutti::training

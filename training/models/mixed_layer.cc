@@ -1,18 +1,19 @@
 #include "training/models/mixed_layer.h"
 
 #include "training/kernels/elementwise.h"
+#include "training/parallel/convert_images.h"
 #include "training/parallel/convert_layout.h"
 
 namespace tutti::training {
 namespace {
 
-LinearOptions options_of(const MixedLayerOptions& options, int64_t outputs, int ranks) {
+LinearOptions options_of(const MixedLayerOptions& options, int ranks) {
   LinearOptions linear{.deviation = options.deviation};
   if (ranks == 1) return linear;
   if (options.split == LayerSplit::model) {
     linear.cut = LinearCut::by_outputs;
   } else {
-    linear.chosen = Share{0, outputs};
+    linear.chosen = Share{0, options.outputs};
   }
   return linear;
 }
@@ -39,27 +40,26 @@ Tensor contiguous(Pass& pass, Tensor tensor) {
 
 }  // namespace
 
-MixedLayer::MixedLayer(ParameterTable& table, const std::string& name, int64_t inputs,
-                       int64_t outputs, const MixedLayerOptions& options)
+MixedLayer::MixedLayer(ParameterTable& table, const std::string& name, const ImageShape& input,
+                       const MixedLayerOptions& options)
     : place_(table.mesh()),
       options_(options),
-      layout_(is_alone() ? kReplicated : layout_of(options.split)),
-      inputs_(inputs),
-      outputs_(outputs) {
+      layout_(is_alone()   ? kReplicated
+              : is_batch() ? kTensorRows
+                           : kTensorColumns),
+      input_(input) {
   if (options.slices > 1) {
-    blocks_.emplace(table, name, inputs, outputs, blocks_of(options, place_));
+    blocks_.emplace(table, name, input.size(), options.outputs, blocks_of(options, place_));
   } else {
-    linear_.emplace(table, name, inputs, outputs,
-                    options_of(options, outputs, place_.size(Axis::tensor)));
+    linear_.emplace(table, name, input.size(), options.outputs,
+                    options_of(options, place_.size(Axis::tensor)));
   }
 }
 
 Tensor MixedLayer::forward(Pass& pass, ConstTensor input, Saved& saved) const {
-  const ActivationLayout wanted = is_batch() ? kTensorRows : kReplicated;
-  const ConstTensor own = is_alone()
-                              ? input
-                              : convert_layout(pass, place_, input, {pass.batch->samples, inputs_},
-                                               options_.before, wanted);
+  const ConstTensor own = is_alone() ? input
+                                     : convert_images(pass, place_, input, input_, options_.before,
+                                                      input_layout(options_.split));
   return blocks_ ? blocks_->forward(pass, own, saved) : linear_->forward(pass, own, saved);
 }
 
@@ -78,7 +78,7 @@ Tensor MixedLayer::input_gradient(Pass& pass, ConstTensor output_gradient, Saved
                             : linear_->backward_input(pass, output_gradient, saved);
   if (!is_alone()) {
     gradient = contiguous(
-        pass, convert_layout(pass, place_, gradient, {pass.batch->samples, inputs_},
+        pass, convert_images(pass, place_, gradient, input_,
                              is_batch() ? kTensorRows : kTensorPartial, options_.before));
   }
   if (gradient.dtype == output_gradient.dtype) return gradient;

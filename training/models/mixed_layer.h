@@ -1,12 +1,14 @@
 // A fully connected layer that is batch- or model-parallel over the tensor ranks, and the
-// conversions from the layout of the layer before. Of a micro-batch of B samples, i inputs and o
-// outputs:
+// conversions from the layout of the layer before. Of a micro-batch of B samples and i inputs:
 //
 //   before \ layer   batch                          model
 //   batch (rows)     -                              forward: all-gather of B x i
 //                                                   backward: reduce-scatter of B x i
 //   model (columns)  forward: all-to-all of B x i   forward: all-gather of B x i
 //                    backward: all-to-all of B x i  backward: all-reduce of B x i
+//
+// Behind a convolution (mixed_convolution.h) inputs are images, whose channels or pixels may be
+// cut (parallel/convert_images.h).
 //
 // A batch-parallel layer's weights and bias are replicated, and their gradients are parts of sums
 // over the tensor ranks, which whoever sums gradients over ranks adds up. In deterministic mode the
@@ -18,8 +20,10 @@
 #include <optional>
 #include <string>
 
+#include "training/core/model.h"
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
+#include "training/kernels/image.h"
 #include "training/models/block_linear.h"
 #include "training/models/mix.h"
 #include "training/modules/linear.h"
@@ -30,21 +34,24 @@ struct MixedLayerOptions {
   LayerSplit split = LayerSplit::model;
   ActivationLayout before = {};  // of the inputs
   bool first = false;            // the inputs are the batch, whose gradient nobody needs
-  double deviation = 0.02;       // of the weights at the start
-  int slices = 1;                // Pass::slices of all passes
+  int64_t outputs = 0;
+  double deviation = 0.02;  // of the weights at the start
+  int slices = 1;           // Pass::slices of all passes
 };
 
 class MixedLayer {
  public:
   using Saved = Linear::Saved;
 
-  // Parameters NAME.weight and NAME.bias, of the whole layer.
-  MixedLayer(ParameterTable& table, const std::string& name, int64_t inputs, int64_t outputs,
+  // Parameters NAME.weight and NAME.bias, of the whole layer. `input`: what a sample has; an image
+  // of one pixel where there are no images.
+  MixedLayer(ParameterTable& table, const std::string& name, const ImageShape& input,
              const MixedLayerOptions& options);
 
   // Layout of the outputs; on one tensor rank they are replicated.
   const ActivationLayout& layout() const { return layout_; }
-  int64_t outputs() const { return outputs_; }  // of the whole layer
+  int64_t outputs() const { return options_.outputs; }  // of the whole layer
+  OutputShape output_shape() const { return {1, outputs(), layout_}; }
   const MeshPlace& place() const { return place_; }
 
   // Input and output as this rank has them. Collective among the tensor ranks.
@@ -62,8 +69,7 @@ class MixedLayer {
   MeshPlace place_;
   MixedLayerOptions options_;
   ActivationLayout layout_;
-  int64_t inputs_;  // of the whole layer
-  int64_t outputs_;
+  ImageShape input_;                   // of the whole layer
   std::optional<Linear> linear_;       // one of these two
   std::optional<BlockLinear> blocks_;  // in deterministic mode
 };

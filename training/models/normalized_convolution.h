@@ -14,7 +14,7 @@ namespace tutti::training {
 
 // The grid over which a mesh cuts images.
 inline Spatial spatial_of(const MeshPlace& place) {
-  static const HaloExchange halos;
+  static const HaloExchange halos(Axis::spatial);
   return {ImageGrid::of(place), &halos};
 }
 

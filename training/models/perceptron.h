@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "training/core/model.h"
-#include "training/models/compute_options.h"
+#include "training/models/mixed_network.h"
 #include "training/models/registry.h"
 
 namespace tutti::training {
@@ -22,18 +21,14 @@ struct PerceptronConfig {
   ComputeOptions compute = {};
 
   int64_t inputs() const { return channels * height * width; }
-  int64_t layers() const { return static_cast<int64_t>(widths.size()) + 1; }
 };
 
-class Perceptron : public Model {
+class Perceptron : public MixedNetwork {
  public:
-  // For a rank of a mesh. Throws Error(invalid_argument) for sizes that make no sense, for a mix of
-  // another number of layers and for model-parallel layers with fewer outputs than tensor ranks.
+  // For a rank of a mesh. Throws as MixedNetwork.
   explicit Perceptron(const PerceptronConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;
-  int64_t targets_per_sample() const override { return 1; }
-  int slices() const override { return config_.compute.slices; }
 
  private:
   PerceptronConfig config_;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/models/convnet.h"
 #include "training/models/gpt.h"
 #include "training/models/llama.h"
 #include "training/models/mlp_model.h"
@@ -22,6 +23,7 @@ const std::vector<ModelKind>& model_kinds() {
     all.push_back(resnet_kind());
     all.push_back(unet_kind());
     all.push_back(perceptron_kind());
+    all.push_back(convnet_kind());
     return all;
   }();
   return kinds;

@@ -114,6 +114,11 @@ class ResidualUnit : public Unit {
   }
 
   ImageShape output() const { return second_.convolution().output(); }
+  void append_windows(std::vector<const TiledWindows*>& all) const {
+    all.push_back(&first_.convolution().windows());
+    all.push_back(&second_.convolution().windows());
+    if (shortcut_) all.push_back(&shortcut_->convolution().windows());
+  }
   double multiplications() const {
     return first_.convolution().multiplications() + second_.convolution().multiplications() +
            (shortcut_ ? shortcut_->convolution().multiplications() : 0);
@@ -222,6 +227,7 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const Mes
   auto& stem = static_cast<StemUnit&>(*units_.back());
   append_buffers(buffers_, stem.buffers(), 0);
   multiplications_ += stem.convolution().multiplications();
+  windows_.push_back(&stem.convolution().windows());
   ImageShape shape = stem.convolution().output();
   for (size_t stage = 0; stage < config_.blocks.size(); ++stage) {
     for (int64_t block = 0; block < config_.blocks[stage]; ++block) {
@@ -233,6 +239,7 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer, const Mes
       auto& unit = static_cast<ResidualUnit&>(*units_.back());
       append_buffers(buffers_, unit.buffers(), static_cast<int>(units_.size()) - 1);
       multiplications_ += unit.multiplications();
+      unit.append_windows(windows_);
       shape = unit.output();
     }
   }

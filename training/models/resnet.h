@@ -16,6 +16,7 @@
 #include "training/core/model.h"
 #include "training/models/registry.h"
 #include "training/modules/batch_norm.h"
+#include "training/modules/image_grid.h"
 
 namespace tutti::training {
 
@@ -49,10 +50,14 @@ class ResNet : public Model {
   bool takes_tiles() const override { return true; }
   // The first rank of the grid counts the samples' targets.
   int64_t targets_in(const MicroBatch& batch) const override;
+  int64_t message_bytes(const MicroBatch& batch, DType activations) const override {
+    return bytes_of_halos(windows_, batch.samples, activations);
+  }
 
  private:
   ResNetConfig config_;
   double multiplications_ = 0;  // of one image's forward
+  std::vector<const TiledWindows*> windows_;
   std::vector<NamedBuffer> buffers_;
 };
 

@@ -19,6 +19,8 @@
 namespace tutti::training {
 namespace {
 
+using Windows = std::vector<const TiledWindows*>;
+
 UNetConfig checked(const UNetConfig& config) {
   require_images(config);
   require_size("number of widths", std::ssize(config.widths));
@@ -86,6 +88,10 @@ class DoubleConvolution {
   double multiplications() const {
     return first_.convolution().multiplications() + second_.convolution().multiplications();
   }
+  void append_windows(Windows& all) const {
+    all.push_back(&first_.convolution().windows());
+    all.push_back(&second_.convolution().windows());
+  }
   std::vector<NamedBuffer> buffers() {
     std::vector<NamedBuffer> all = first_.buffers();
     std::ranges::copy(second_.buffers(), std::back_inserter(all));
@@ -121,6 +127,7 @@ class UNetUnit : public Unit {
   virtual int64_t output_size() const = 0;  // of this rank's tile, with what travels along
   virtual ImageShape output() const = 0;    // of whole images, without
   virtual double multiplications() const = 0;
+  virtual void append_windows(Windows& all) const = 0;
   virtual std::vector<NamedBuffer> buffers() = 0;
 
  protected:
@@ -149,6 +156,10 @@ class EncoderUnit : public UNetUnit {
   int64_t kept() const { return layers_.output_size(); }  // for the decoder
   ImageShape kept_shape() const { return layers_.output(); }
   double multiplications() const override { return layers_.multiplications(); }
+  void append_windows(Windows& all) const override {
+    layers_.append_windows(all);
+    all.push_back(&halving_.windows());
+  }
   std::vector<NamedBuffer> buffers() override { return layers_.buffers(); }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
@@ -202,6 +213,7 @@ class BottomUnit : public UNetUnit {
   ImageShape output() const override { return layers_.output(); }
   int64_t output_size() const override { return layers_.output_size() + along(); }
   double multiplications() const override { return layers_.multiplications(); }
+  void append_windows(Windows& all) const override { layers_.append_windows(all); }
   std::vector<NamedBuffer> buffers() override { return layers_.buffers(); }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
@@ -253,6 +265,10 @@ class DecoderUnit : public UNetUnit {
   int64_t output_size() const override { return layers_.output_size() + along(); }
   double multiplications() const override {
     return doubling_.multiplications() + layers_.multiplications();
+  }
+  void append_windows(Windows& all) const override {
+    all.push_back(&doubling_.windows());
+    layers_.append_windows(all);
   }
   std::vector<NamedBuffer> buffers() override { return layers_.buffers(); }
 
@@ -375,6 +391,7 @@ UNet::UNet(const UNetConfig& config, StatisticsReducer* reducer, const MeshPlace
     auto& unit = static_cast<UNetUnit&>(*units_.back());
     append_buffers(buffers_, unit.buffers(), static_cast<int>(units_.size()) - 1);
     multiplications_ += unit.multiplications();
+    unit.append_windows(windows_);
     shape = unit.output();
   };
   for (size_t i = 0; i + 1 < config_.widths.size(); ++i) {

@@ -20,6 +20,7 @@
 
 #include "training/core/model.h"
 #include "training/models/registry.h"
+#include "training/modules/image_grid.h"
 
 namespace tutti::training {
 
@@ -47,10 +48,14 @@ class UNet : public Model {
   int64_t targets_per_sample() const override { return config_.height * config_.width; }
   bool takes_tiles() const override { return true; }
   int64_t targets_in(const MicroBatch& batch) const override;
+  int64_t message_bytes(const MicroBatch& batch, DType activations) const override {
+    return bytes_of_halos(windows_, batch.samples, activations);
+  }
 
  private:
   UNetConfig config_;
   double multiplications_ = 0;  // of one image's forward
+  std::vector<const TiledWindows*> windows_;
   std::vector<NamedBuffer> buffers_;
 };
 

@@ -24,6 +24,12 @@ ConvolutionShape shape_of(const ImageShape& input, const ConvolutionOptions& opt
           .groups = options.groups};
 }
 
+// Of a convolution whose outputs may be cut: this rank's.
+ConvolutionOptions own_outputs(ConvolutionOptions options, const MeshPlace& place) {
+  options.outputs = slice_of({options.outputs}, options.placement, place).count();
+  return options;
+}
+
 // The convolution whose transpose has this input.
 ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOptions& options,
                                   int64_t more_rows, int64_t more_columns) {
@@ -54,14 +60,15 @@ ConvolutionShape transposed_shape(const ImageShape& input, const ConvolutionOpti
           .groups = options.groups};
 }
 
-// The weights start with the variance that keeps that of ReLU's inputs.
+// `outputs`: of the whole convolution. The weights start with the variance that keeps that of
+// ReLU's inputs.
 const Parameter* add_weight(ParameterTable& table, const std::string& name,
-                            const ConvolutionShape& shape, int64_t fan_in) {
+                            const ConvolutionShape& shape, int64_t outputs, int64_t fan_in,
+                            const Placement& placement) {
   const Window& window = shape.window;
-  return table.add(
-      name + ".weight",
-      {shape.outputs, shape.input.channels / shape.groups, window.height, window.width},
-      {Initial::Kind::normal, std::sqrt(2 / static_cast<double>(fan_in))});
+  return table.add(name + ".weight",
+                   {outputs, shape.input.channels / shape.groups, window.height, window.width},
+                   {Initial::Kind::normal, std::sqrt(2 / static_cast<double>(fan_in))}, placement);
 }
 
 double multiplications_of(const ConvolutionShape& shape) {
@@ -76,9 +83,10 @@ ConstTensor value_of(const Parameter* parameter) {
 
 Convolution::Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
                          const ConvolutionOptions& options)
-    : map_(shape_of(input, options), options.spatial),
-      weight_(add_weight(table, name, map_.whole(), map_.whole().weights())) {
-  if (options.bias) bias_ = table.add(name + ".bias", {options.outputs}, {});
+    : map_(shape_of(input, own_outputs(options, table.mesh())), options.spatial),
+      weight_(add_weight(table, name, map_.whole(), options.outputs, map_.whole().weights(),
+                         options.placement)) {
+  if (options.bias) bias_ = table.add(name + ".bias", {options.outputs}, {}, options.placement);
 }
 
 double Convolution::multiplications() const { return multiplications_of(map_.whole()); }
@@ -113,8 +121,8 @@ TransposedConvolution::TransposedConvolution(ParameterTable& table, const std::s
                                              const ConvolutionOptions& options, int64_t output_rows,
                                              int64_t output_columns)
     : map_(transposed_shape(input, options, output_rows, output_columns), options.spatial),
-      weight_(add_weight(table, name, map_.whole(),
-                         input.channels / options.groups * options.kernel * options.kernel)) {
+      weight_(add_weight(table, name, map_.whole(), map_.whole().outputs,
+                         input.channels / options.groups * options.kernel * options.kernel, {})) {
   if (options.bias) bias_ = table.add(name + ".bias", {options.outputs}, {});
 }
 

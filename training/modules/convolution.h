@@ -20,6 +20,9 @@ struct ConvolutionOptions {
   int64_t groups = 1;
   bool bias = false;  // a batch normalization behind it has its own
   Spatial spatial = {};
+  // Of weight and bias. Cut along the first dimension: this rank makes the outputs whose weights it
+  // has; then there is one group.
+  Placement placement = {};
 };
 
 // The tensors that backward needs.
@@ -40,12 +43,13 @@ class Convolution {
   Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
               const ConvolutionOptions& options);
 
-  // Shape for whole images.
+  // Shape for whole images, of the outputs that this rank makes.
   ImageShape output() const { return map_.whole().output(); }
   // Elements of this rank's tile of it.
   int64_t output_size() const { return map_.output_size(); }
-  // Multiplications (each with an addition) for one whole image's forward.
+  // Multiplications (each with an addition) for one whole image's forward, of these outputs.
   double multiplications() const;
+  const TiledWindows& windows() const { return map_.windows(); }
 
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // The weights' gradients now or later, as the pass says. `saved` stays where it is until then.
@@ -77,6 +81,7 @@ class TransposedConvolution {
   ImageShape output() const { return map_.whole().input; }
   int64_t output_size() const { return map_.input_size(); }
   double multiplications() const;
+  const TiledWindows& windows() const { return map_.windows(); }
 
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;

@@ -35,7 +35,7 @@ class HaloMessages {
     virtual ConstTensor received(size_t index) = 0;
   };
 
-  // Collective among the ranks along the spatial axis: each has a message of the same size for each
+  // Collective among the ranks of the grid: each has a message of the same size for each
   // that is to be received from it. In a pass without a mesh what others have is 0.
   virtual std::unique_ptr<Exchange> begin(Pass& pass, DType type, std::vector<Message> sent,
                                           std::vector<Message> received) const = 0;

@@ -1,5 +1,9 @@
 #include "training/modules/image_grid.h"
 
+#include <algorithm>
+#include <cstring>
+#include <map>
+
 #include "training/core/thread_pool.h"
 #include "training/kernels/elementwise.h"
 
@@ -54,25 +58,48 @@ Line columns_of(const ImageShape& image, const Window& window) {
   return {image.width, window.columns_spanned(), window.stride, window.padding};
 }
 
+ImagePart all_samples(ConstTensor images, const Rectangle& where) {
+  const int64_t channels = where.empty() ? 0 : images.cols / where.pixels();
+  return {{0, images.rows}, where, {0, channels}};
+}
+
+// A row of the shared pixels of a sample: pixels x channels.
+template <bool is_const>
+BasicTensor<is_const> row_of(BasicTensor<is_const> images, const ImagePart& part,
+                             const ImagePart& shared, int64_t sample, int64_t row) {
+  const int64_t pixel = (row - part.where.rows.first) * part.where.columns.count +
+                        shared.where.columns.first - part.where.columns.first;
+  const int64_t channels = part.channels.count;
+  return images.row_range(sample - part.samples.first, 1)
+      .col_range(pixel * channels, shared.where.columns.count * channels)
+      .reshaped(shared.where.columns.count, channels)
+      .col_range(shared.channels.first - part.channels.first, shared.channels.count);
+}
+
+// Of channels that lie apart a pixel has few: too few for a kernel's call.
+void copy_pixels(ConstTensor from, Tensor to) {
+  if (from.contiguous() && to.contiguous()) return copy(from, to);
+  if (from.backend != nullptr || to.backend != nullptr) return copy_rows(from, to);
+  const size_t bytes = static_cast<size_t>(from.cols) * size_of(from.dtype);
+  for (int64_t pixel = 0; pixel < from.rows; ++pixel) {
+    std::memcpy(to.at(pixel, 0), from.at(pixel, 0), bytes);
+  }
+}
+
 // body(from, to) for each row of the shared pixels, sample by sample.
 template <typename Body>
-void for_each_shared_row(ConstTensor from, const Rectangle& from_where, Tensor to,
-                         const Rectangle& to_where, const Body& body) {
-  const Rectangle shared = intersection(from_where, to_where);
-  if (shared.empty()) return;
-  const int64_t channels = from.cols / from_where.pixels();
-  const int64_t length = shared.columns.count * channels;
-  // The element of a sample at which a row of the shared pixels begins.
-  const auto first_in = [&](const Rectangle& where, int64_t row) {
-    return ((shared.rows.first + row - where.rows.first) * where.columns.count +
-            shared.columns.first - where.columns.first) *
-           channels;
-  };
-  parallel_rows(from.rows, shared.pixels() * channels, [&](int64_t sample, int64_t count) {
-    for (const int64_t end = sample + count; sample < end; ++sample) {
-      for (int64_t row = 0; row < shared.rows.count; ++row) {
-        body(from.row_range(sample, 1).col_range(first_in(from_where, row), length),
-             to.row_range(sample, 1).col_range(first_in(to_where, row), length));
+void for_each_shared_row(ConstTensor from, const ImagePart& from_part, Tensor to,
+                         const ImagePart& to_part, const Body& body) {
+  const ImagePart shared = intersection(from_part, to_part);
+  if (shared.size() == 0) return;
+  const int64_t all = shared.samples.count;
+  parallel_rows(all, shared.size() / all, [&](int64_t first, int64_t count) {
+    for (int64_t sample = shared.samples.first + first, end = sample + count; sample < end;
+         ++sample) {
+      const Share& rows = shared.where.rows;
+      for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
+        body(row_of(from, from_part, shared, sample, row),
+             row_of(to, to_part, shared, sample, row));
       }
     }
   });
@@ -82,6 +109,11 @@ void for_each_shared_row(ConstTensor from, const Rectangle& from_where, Tensor t
 
 Rectangle intersection(const Rectangle& a, const Rectangle& b) {
   return {overlap(a.rows, b.rows), overlap(a.columns, b.columns)};
+}
+
+ImagePart intersection(const ImagePart& a, const ImagePart& b) {
+  return {overlap(a.samples, b.samples), intersection(a.where, b.where),
+          overlap(a.channels, b.channels)};
 }
 
 TiledWindows::TiledWindows(const ImageGrid& grid, const ImageShape& whole_input,
@@ -110,6 +142,26 @@ Rectangle TiledWindows::interior() const {
           columns_of(input, window).inside(own.columns, outputs.columns)};
 }
 
+int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type) {
+  std::map<int64_t, int64_t> buffers;  // by their values
+  for (const TiledWindows* const layer : layers) {
+    std::map<int64_t, int64_t> own;
+    for (const auto* const pieces : {&layer->received, &layer->sent}) {
+      for (const HaloPiece& piece : *pieces) {
+        ++own[samples * piece.where.pixels() * layer->input.channels];
+      }
+    }
+    for (const auto& [values, count] : own) {
+      buffers[values] = std::max(buffers[values], count);
+    }
+  }
+  int64_t bytes = 0;
+  for (const auto& [values, count] : buffers) {
+    bytes += values * count * static_cast<int64_t>(size_of(type));
+  }
+  return bytes;
+}
+
 WindowTile WindowPart::tile(const Window& window) const {
   return {.top = input.rows.first - (outputs.rows.first * window.stride - window.padding),
           .left = input.columns.first - (outputs.columns.first * window.stride - window.padding),
@@ -125,15 +177,19 @@ WindowPart part_on(const TiledWindows& windows, const Rectangle& input) {
   return {intersection(input, windows.reached(outputs)), outputs};
 }
 
+void copy_shared(ConstTensor from, const ImagePart& from_part, Tensor to,
+                 const ImagePart& to_part) {
+  for_each_shared_row(from, from_part, to, to_part, copy_pixels);
+}
+
 void copy_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
                  const Rectangle& to_where) {
-  for_each_shared_row(from, from_where, to, to_where,
-                      [](ConstTensor row, Tensor place) { copy(row, place); });
+  copy_shared(from, all_samples(from, from_where), to, all_samples(to, to_where));
 }
 
 void add_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
                 const Rectangle& to_where) {
-  for_each_shared_row(from, from_where, to, to_where,
+  for_each_shared_row(from, all_samples(from, from_where), to, all_samples(to, to_where),
                       [](ConstTensor row, Tensor place) { add(place, row, place); });
 }
 

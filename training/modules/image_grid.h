@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "training/core/axes.h"
@@ -86,6 +87,10 @@ struct TiledWindows {
   Rectangle interior() const;
 };
 
+// Bytes of the buffers for halos of some layers of images of one type, one layer after the other:
+// of each size as many as a layer needs at once (parallel/buffer_pool.h).
+int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type);
+
 // Some of the windows on a part of the image, for kernels: `input` has what the windows of
 // `outputs` reach of it. Pixels besides count as padding.
 struct WindowPart {
@@ -98,9 +103,20 @@ struct WindowPart {
 // All windows of the rank's outputs that reach into `input`, a part of the image.
 WindowPart part_on(const TiledWindows& windows, const Rectangle& input);
 
-// Copies, or adds, the pixels that both rectangles have from one tensor of images to another
-// (samples x pixels x channels, contiguous, as kernels/image.h has them), which lie at these places
-// of the whole images.
+// Some channels of some pixels of some of a micro-batch's images, in this order in memory (samples
+// x pixels x channels, contiguous, as kernels/image.h has them).
+struct ImagePart {
+  Share samples;
+  Rectangle where;
+  Share channels;
+
+  int64_t size() const { return samples.count * where.pixels() * channels.count; }
+};
+ImagePart intersection(const ImagePart& a, const ImagePart& b);
+
+// Copies what both parts have from one tensor to the other.
+void copy_shared(ConstTensor from, const ImagePart& from_part, Tensor to, const ImagePart& to_part);
+// Copies, or adds, the pixels that both rectangles have, of all samples and channels.
 void copy_shared(ConstTensor from, const Rectangle& from_where, Tensor to,
                  const Rectangle& to_where);
 void add_shared(ConstTensor from, const Rectangle& from_where, Tensor to,

@@ -24,6 +24,7 @@ class Pooling {
   // Shape for whole images.
   ImageShape output() const { return {height_, width_, windows_.input.channels}; }
   int64_t output_size() const { return windows_.outputs.shape(windows_.input.channels).size(); }
+  const TiledWindows& windows() const { return windows_; }
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   Tensor backward(Pass& pass, ConstTensor output_gradient, const Saved& saved) const;
 

@@ -44,6 +44,7 @@ class TiledConvolution {
   TiledConvolution(const ConvolutionShape& whole, const Spatial& spatial);
 
   const ConvolutionShape& whole() const { return whole_; }
+  const TiledWindows& windows() const { return windows_; }
   // Elements of this rank's tiles.
   int64_t input_size() const { return windows_.own.shape(whole_.input.channels).size(); }
   int64_t output_size() const { return windows_.outputs.shape(whole_.outputs).size(); }

@@ -1,67 +1,50 @@
 #include "training/parallel/convert_layout.h"
 
-#include <chrono>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
-#include "training/parallel/mesh.h"
+#include "training/parallel/axis_call.h"
 #include "training/parallel/sum_in_order.h"
 
 namespace tutti::training {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// The ranks along one axis, of which this is one. The time that it lives is waited for them.
+// The ranks along one axis, and the tensor that they have together.
 class Line {
  public:
   Line(Pass& pass, const MeshPlace& place, Axis axis, const WholeShape& whole)
-      : pass_(pass),
-        axis_(axis),
-        place_(place.place(axis)),
-        size_(place.size(axis)),
-        whole_(whole) {}
-  ~Line() {
-    if (call_ == nullptr) return;
-    if (alone()) {
-      pass_.leave_out({axis_, call_, sent_});
-    } else {
-      pass_.mesh->add_said(axis_, call_, sent_, start_);
-    }
-  }
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
+      : call_(pass, place, axis), whole_(whole) {}
 
-  Share own_rows() const { return rows_of(place_); }
-  Share own_columns() const { return columns_of(place_); }
+  Share own_rows() const { return rows_of(call_.place()); }
+  Share own_columns() const { return columns_of(call_.place()); }
 
   Tensor gathered_rows(ConstTensor own) {
-    const Tensor all = pass_.arena.take(own.dtype, whole_.rows, own.cols);
-    count("all_gather", all);
+    const Tensor all = arena().take(own.dtype, whole_.rows, own.cols);
+    call_.count("all_gather", all);
     if (alone()) {
       zero(all);
       copy(own, all.row_range(own_rows().first, own.rows));
     } else {
       ranks().all_gatherv(as_buffer(own), as_buffer(all),
-                          blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
+                          call_.blocks([&](int rank) { return rows_of(rank).count * own.cols; }));
     }
     return all;
   }
 
   Tensor gathered_columns(ConstTensor own) {
-    const Tensor all = pass_.arena.take(own.dtype, own.rows, whole_.cols);
-    const ArenaScope scope(pass_.arena);
-    const Tensor parts = pass_.arena.take(own.dtype, 1, all.size());
-    count("all_gather", all);
+    const Tensor all = arena().take(own.dtype, own.rows, whole_.cols);
+    const ArenaScope scope(arena());
+    const Tensor parts = arena().take(own.dtype, 1, all.size());
+    call_.count("all_gather", all);
     if (alone()) {
       zero(all);
       copy_rows(own, all.col_range(own_columns().first, own.cols));
       return all;
     }
-    const Blocks cut = blocks([&](int rank) { return columns_of(rank).count * own.rows; });
+    const Blocks cut = call_.blocks([&](int rank) { return columns_of(rank).count * own.rows; });
     ranks().all_gatherv(as_buffer(own), as_buffer(parts), cut);
     unpack_columns(parts, all);
     return all;
@@ -70,11 +53,11 @@ class Line {
   // Of each row that this rank has, all columns; of all rows, its own columns.
   Tensor rows_to_columns(ConstTensor own) {
     const int64_t columns = own_columns().count;
-    const Tensor result = pass_.arena.take(own.dtype, whole_.rows, columns);
-    const ArenaScope scope(pass_.arena);
-    const Tensor parts = pass_.arena.take(own.dtype, 1, own.size());
+    const Tensor result = arena().take(own.dtype, whole_.rows, columns);
+    const ArenaScope scope(arena());
+    const Tensor parts = arena().take(own.dtype, 1, own.size());
     int64_t at = 0;
-    for (int rank = 0; rank < size_; ++rank) {
+    for (int rank = 0; rank < call_.size(); ++rank) {
       const auto [first, count] = columns_of(rank);
       copy_rows(own.col_range(first, count),
                 parts.col_range(at, own.rows * count).reshaped(own.rows, count));
@@ -88,9 +71,9 @@ class Line {
 
   Tensor columns_to_rows(ConstTensor own) {
     const int64_t rows = own_rows().count;
-    const Tensor result = pass_.arena.take(own.dtype, rows, whole_.cols);
-    const ArenaScope scope(pass_.arena);
-    const Tensor parts = pass_.arena.take(own.dtype, 1, result.size());
+    const Tensor result = arena().take(own.dtype, rows, whole_.cols);
+    const ArenaScope scope(arena());
+    const Tensor parts = arena().take(own.dtype, 1, result.size());
     exchange(
         own, [&](int rank) { return rows_of(rank).count * own.cols; }, parts,
         [&](int rank) { return columns_of(rank).count * rows; });
@@ -100,32 +83,32 @@ class Line {
 
   // In the tensor's memory.
   Tensor summed(Tensor tensor) {
-    const bool in_order = pass_.slices > 1;
+    const bool in_order = call_.pass().slices > 1;
     if (alone()) {
-      count("all_reduce", tensor, 2);
+      call_.count("all_reduce", tensor, 2);
     } else if (in_order) {
       const Tensor own = summed_rows(tensor);
       ranks().all_gatherv(as_const(as_buffer(own)), as_buffer(tensor), row_blocks(tensor.cols));
-      count("all_reduce", tensor);
+      call_.count("all_reduce", tensor);
     } else {
       ranks().all_reduce(as_const(as_buffer(tensor)), as_buffer(tensor));
-      count("all_reduce", tensor, 2);
+      call_.count("all_reduce", tensor, 2);
     }
     return tensor;
   }
 
   void take_largest(Tensor tensor) {
-    count("all_reduce", tensor, 2);
+    call_.count("all_reduce", tensor, 2);
     if (!alone()) ranks().all_reduce(as_const(as_buffer(tensor)), as_buffer(tensor), ReduceOp::max);
   }
 
   // This rank's rows of the sum, in the tensor's memory.
   Tensor summed_rows(Tensor tensor) {
     const Tensor own = tensor.row_range(own_rows().first, own_rows().count);
-    count("reduce_scatter", tensor);
+    call_.count("reduce_scatter", tensor);
     if (alone()) return own;
-    if (pass_.slices > 1) {
-      sum_in_order(pass_.arena, ranks(), tensor, row_blocks(tensor.cols), own);
+    if (call_.pass().slices > 1) {
+      sum_in_order(arena(), ranks(), tensor, row_blocks(tensor.cols), own);
     } else {
       ranks().reduce_scatterv(as_const(as_buffer(tensor)), as_buffer(own), row_blocks(tensor.cols));
     }
@@ -133,38 +116,27 @@ class Line {
   }
 
  private:
-  bool alone() const { return pass_.mesh == nullptr; }
-  Communicator& ranks() const { return pass_.mesh->along(axis_); }
-  // What algorithms that send no more than they must send of a tensor that is gathered, scattered,
-  // or both.
-  void count(const char* call, ConstTensor tensor, int times = 1) {
-    call_ = call;
-    sent_ += times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_;
-  }
-  Share rows_of(int rank) const { return even_share(whole_.rows, rank, size_); }
-  Share columns_of(int rank) const { return even_share(whole_.cols, rank, size_); }
+  bool alone() const { return call_.alone(); }
+  Communicator& ranks() const { return call_.ranks(); }
+  Arena& arena() const { return call_.pass().arena; }
+  Share rows_of(int rank) const { return even_share(whole_.rows, rank, call_.size()); }
+  Share columns_of(int rank) const { return even_share(whole_.cols, rank, call_.size()); }
 
-  template <typename Count>
-  Blocks blocks(const Count& count) const {
-    std::vector<uint64_t> counts;
-    for (int rank = 0; rank < size_; ++rank) counts.push_back(static_cast<uint64_t>(count(rank)));
-    return Blocks::of(counts);
-  }
   Blocks row_blocks(int64_t cols) const {
-    return blocks([&](int rank) { return rows_of(rank).count * cols; });
+    return call_.blocks([&](int rank) { return rows_of(rank).count * cols; });
   }
 
   template <typename Sent, typename Received>
   void exchange(ConstTensor from, const Sent& sent, Tensor to, const Received& received) {
-    count("all_to_all", from);
+    call_.count("all_to_all", from);
     if (alone()) return zero(to);
-    ranks().all_to_allv(as_buffer(from), blocks(sent), as_buffer(to), blocks(received));
+    ranks().all_to_allv(as_buffer(from), call_.blocks(sent), as_buffer(to), call_.blocks(received));
   }
 
   // Parts of columns, one after the other, into their places.
   void unpack_columns(ConstTensor parts, Tensor all) const {
     int64_t at = 0;
-    for (int rank = 0; rank < size_; ++rank) {
+    for (int rank = 0; rank < call_.size(); ++rank) {
       const auto [first, count] = columns_of(rank);
       copy_rows(parts.col_range(at, all.rows * count).reshaped(all.rows, count),
                 all.col_range(first, count));
@@ -172,14 +144,8 @@ class Line {
     }
   }
 
-  Pass& pass_;
-  Axis axis_;
-  int place_;
-  int size_;
+  AxisCall call_;
   WholeShape whole_;
-  Clock::time_point start_ = Clock::now();
-  const char* call_ = nullptr;  // that was made
-  double sent_ = 0;             // bytes
 };
 
 std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationLayout& to) {

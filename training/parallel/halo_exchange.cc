@@ -24,8 +24,9 @@ double bytes_of_all(const Messages& messages, DType type) {
 
 class MeshExchange : public HaloMessages::Exchange {
  public:
-  MeshExchange(Pass& pass, DType type, Messages sent, Messages received)
+  MeshExchange(Pass& pass, Axis axis, DType type, Messages sent, Messages received)
       : mesh_(*pass.mesh),
+        axis_(axis),
         backend_(pass.arena.backend()),
         bytes_(bytes_of_all(sent, type)),
         sent_(lend(std::move(sent), type)),
@@ -43,7 +44,7 @@ class MeshExchange : public HaloMessages::Exchange {
   ConstTensor received(size_t index) override { return received_[index].second; }
 
   void start() override {
-    Communicator& ranks = mesh_.along(Axis::spatial);
+    Communicator& ranks = mesh_.along(axis_);
     for (const auto& [rank, tensor] : received_) {
       in_flight_.push_back(ranks.recv_async(as_buffer(tensor), rank, {}));
     }
@@ -56,7 +57,7 @@ class MeshExchange : public HaloMessages::Exchange {
     const Clock::time_point start = Clock::now();
     for (Work& work : in_flight_) work.wait();
     in_flight_.clear();
-    mesh_.add_said(Axis::spatial, "halo", bytes_, start);
+    mesh_.add_said(axis_, "halo", bytes_, start);
   }
 
  private:
@@ -64,7 +65,7 @@ class MeshExchange : public HaloMessages::Exchange {
 
   static ConstTensor as_const(const Tensor& tensor) { return tensor; }
   Lent lend(Messages messages, DType type) {
-    BufferPool& pool = mesh_.messages(Axis::spatial, backend_);
+    BufferPool& pool = mesh_.messages(axis_, backend_);
     Lent lent;
     for (const auto& message : messages) {
       std::byte* const memory = pool.acquire(bytes_of(message, type));
@@ -74,11 +75,12 @@ class MeshExchange : public HaloMessages::Exchange {
     return lent;
   }
   void give_back(const Lent& lent) {
-    BufferPool& pool = mesh_.messages(Axis::spatial, backend_);
+    BufferPool& pool = mesh_.messages(axis_, backend_);
     for (const auto& [rank, tensor] : lent) pool.release(tensor.data, tensor.bytes());
   }
 
   Mesh& mesh_;
+  Axis axis_;
   const Backend* backend_;
   double bytes_;  // that are sent
   Lent sent_, received_;
@@ -88,8 +90,8 @@ class MeshExchange : public HaloMessages::Exchange {
 // In a pass without a mesh, where a model is measured alone: what others have is 0.
 class NoExchange : public HaloMessages::Exchange {
  public:
-  NoExchange(Pass& pass, DType type, const Messages& sent, const Messages& received)
-      : pass_(pass), bytes_(bytes_of_all(sent, type)) {
+  NoExchange(Pass& pass, Axis axis, DType type, const Messages& sent, const Messages& received)
+      : pass_(pass), axis_(axis), bytes_(bytes_of_all(sent, type)) {
     for (const auto& message : sent) sent_.push_back(take(type, message));
     for (const auto& message : received) {
       received_.push_back(take(type, message));
@@ -97,7 +99,7 @@ class NoExchange : public HaloMessages::Exchange {
     }
   }
   Tensor sent(size_t index) override { return sent_[index]; }
-  void start() override { pass_.leave_out({Axis::spatial, "halo", bytes_}); }
+  void start() override { pass_.leave_out({axis_, "halo", bytes_}); }
   void wait() override {}
   ConstTensor received(size_t index) override { return received_[index]; }
 
@@ -109,6 +111,7 @@ class NoExchange : public HaloMessages::Exchange {
   }
 
   Pass& pass_;
+  Axis axis_;
   double bytes_;
   std::vector<BackendMemory> memory_;
   std::vector<Tensor> sent_, received_;
@@ -119,8 +122,8 @@ class NoExchange : public HaloMessages::Exchange {
 std::unique_ptr<HaloMessages::Exchange> HaloExchange::begin(Pass& pass, DType type,
                                                             std::vector<Message> sent,
                                                             std::vector<Message> received) const {
-  if (pass.mesh == nullptr) return std::make_unique<NoExchange>(pass, type, sent, received);
-  return std::make_unique<MeshExchange>(pass, type, std::move(sent), std::move(received));
+  if (pass.mesh == nullptr) return std::make_unique<NoExchange>(pass, axis_, type, sent, received);
+  return std::make_unique<MeshExchange>(pass, axis_, type, std::move(sent), std::move(received));
 }
 
 }  // namespace tutti::training

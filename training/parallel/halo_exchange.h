@@ -1,15 +1,21 @@
-// Halos (modules/halo_messages.h) between ranks along the spatial axis, as messages from one to
+// Halos (modules/halo_messages.h) between ranks along an axis of the mesh, as messages from one to
 // another in memory that the ranks of a host read where it lies.
 #pragma once
 
+#include "training/core/axes.h"
 #include "training/modules/halo_messages.h"
 
 namespace tutti::training {
 
 class HaloExchange : public HaloMessages {
  public:
+  explicit HaloExchange(Axis axis) : axis_(axis) {}
+
   std::unique_ptr<Exchange> begin(Pass& pass, DType type, std::vector<Message> sent,
                                   std::vector<Message> received) const override;
+
+ private:
+  Axis axis_;
 };
 
 }  // namespace tutti::training

@@ -7,8 +7,6 @@
 namespace tutti::training::planner {
 namespace {
 
-constexpr std::array<LayerSplit, kLayerSplits> kSplits = {LayerSplit::batch, LayerSplit::model};
-
 // Bytes that each of so many ranks sends when a tensor is gathered, or its sum scattered.
 double sent(double bytes, int ranks) { return bytes * (ranks - 1) / ranks; }
 
@@ -36,11 +34,11 @@ Mix MixCosts::cheapest() const {
   std::array<double, kLayerSplits> after = {};
   for (size_t layer = layers(); layer-- > 0;) {
     std::array<double, kLayerSplits> least = {};
-    for (const LayerSplit before : kSplits) {
+    for (const LayerSplit before : kAllLayerSplits) {
       const auto seconds = [&](LayerSplit own) {
         return at(layer, before, own) + after[static_cast<size_t>(own)];
       };
-      const LayerSplit best = *std::ranges::min_element(kSplits, {}, seconds);
+      const LayerSplit best = *std::ranges::min_element(kAllLayerSplits, {}, seconds);
       choices[layer][static_cast<size_t>(before)] = best;
       least[static_cast<size_t>(before)] = seconds(best);
     }

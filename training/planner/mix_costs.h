@@ -1,14 +1,15 @@
 // Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix: a shortest path
 // through the layers, whose states are the ways to divide one.
 //
-//   batch   layer 0 ------ layer 1 ------ layer 2
-//                  \    /         \    /
-//                   \  /           \  /
-//   model   layer 0 ------ layer 1 ------ layer 2
+//   batch    layer 0 ------ layer 1 ------ layer 2
+//                   \ \  / /       \    /
+//   model    layer 0 ------ layer 1 ------ layer 2        each with each
+//                   / /  \ \       /
+//   domain   layer 0 ------ layer 1                       convolutions only
 //
 // An edge costs a layer's computing, gradient sums and update, and the conversions from the layout
 // of the layer before.
-// The search looks at 4 edges for each layer, where there are 2^layers mixes.
+// The search looks at 9 edges for each layer at most, where there are up to 3^layers mixes.
 #pragma once
 
 #include <array>
@@ -36,7 +37,8 @@ class MixCosts {
   }
   // Requires a mix of as many layers.
   double seconds_of(const Mix& mix) const;
-  // Among equals the one that is batch-parallel in the earliest layer in which they differ.
+  // Among equals the one that is batch-parallel, or else model-parallel, in the earliest layer in
+  // which they differ.
   Mix cheapest() const;
 
  private:

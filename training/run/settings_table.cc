@@ -260,13 +260,13 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .show_default();
   schema
       .add("training.batch", options.batch,
-           "samples per step over all ranks (default: 1536; language models: 32; resnet and "
-           "perceptron: 128; unet: 16)")
+           "samples per step over all ranks (default: 1536; language models: 32; resnet, "
+           "perceptron and convnet: 128; unet: 16)")
       .between(0, kMostOfAnything);
   schema
       .add("training.micro_batch", options.micro_batch,
            "samples of one forward and backward pass (default: 32; language models and unet: 8; "
-           "resnet and perceptron: 64)")
+           "resnet, perceptron and convnet: 64)")
       .between(0, kMostOfAnything);
   schema.add("training.samples", options.samples, "of the whole run; follows from its steps")
       .flag("");

@@ -412,7 +412,7 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
       {"parallel.sp", !takes_mix(options), "--model gpt2, llama or its kin"},
-      {"parallel.mix", takes_mix(options), "--model perceptron"},
+      {"parallel.mix", takes_mix(options), "--model perceptron or convnet"},
       {"parallel.mix", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
       {"parallel.cp_kind", options.mesh.context > 1, "--cp"},

@@ -1,5 +1,6 @@
 #include "training/setup/mix_setting.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -16,7 +17,10 @@ constexpr const char* kOption = "--mix";
 }  // namespace
 
 bool takes_mix(const RunOptions& options) {
-  return options.model.value("kind", std::string()) == "perceptron";
+  const std::string name = options.model.value("kind", std::string());
+  return std::ranges::any_of(model_kinds(), [&](const ModelKind& kind) {
+    return kind.name == name && kind.traits.mixes_layers;
+  });
 }
 
 Mix mix_of(const RunOptions& options) {
@@ -39,9 +43,10 @@ void settle_mix(RunOptions& options) {
   if (options.mesh.tensor == 1 || !takes_mix(options)) return options.mix.clear();
   if (options.mesh.pipeline > 1) {
     throw Error(
-        ErrorCode::unsupported, "a perceptron is not divided by --tp and --pp at once",
+        ErrorCode::unsupported,
+        cat("a ", kind_of(options.model).name, " is not divided by --tp and --pp at once"),
         {.where = "--pp",
-         .cause = "its layers hand on rows or columns, and stages only rows or whole tensors",
+         .cause = "its layers hand on parts of many kinds, and stages only rows or whole tensors",
          .remedy = "leave one of them out"});
   }
   Mix mix = mix_of(options);

@@ -23,7 +23,8 @@ void describe_data(Schema& schema, RunOptions& options) {
   schema
       .add("data.files", options.data,
            "text files (also .jsonl, .gz, .zst, .parquet), directories of them, or token files "
-           "(.bin); for resnet, perceptron and unet a directory with MNIST's four files (unet: "
+           "(.bin); for resnet, perceptron, convnet and unet a directory with MNIST's four files "
+           "(unet: "
            "masks in "
            "place of labels), or images that are made: shapes:HEIGHTxWIDTH[:COUNT[:SEED]]")
       .flag("--data")
@@ -91,7 +92,8 @@ void describe_parallel(Schema& schema, RunOptions& options) {
   schema
       .add("parallel.tp", options.mesh.tensor,
            "tensor-parallel ranks: each has some of attention's heads, of the feed-forward part "
-           "and of the vocabulary, of gpt2, llama and its kin; of perceptron as --mix says")
+           "and of the vocabulary, of gpt2, llama and its kin; of perceptron and convnet as --mix "
+           "says")
       .between(1, 65536)
       .show_default();
   schema
@@ -100,10 +102,11 @@ void describe_parallel(Schema& schema, RunOptions& options) {
       .flag("--sp,--sequence-parallel");
   schema
       .add("parallel.mix", options.mix,
-           "perceptron: how each layer is divided over the --tp ranks, the first layer first: a "
-           "letter for each layer (b,m,m,b), a file with these letters, or auto: the mix whose "
-           "costs, measured here, are least. b (batch): each rank computes some of the samples; "
-           "m (model): some of the outputs (default: m for all)")
+           "perceptron and convnet: how each layer is divided over the --tp ranks, the first layer "
+           "first: a letter for each layer (d,b,m,m), a file with these letters, or auto: the mix "
+           "whose costs, measured here, are least. b (batch): each rank computes some of the "
+           "samples; m (model): some of the outputs; d (domain), of convolutions: a strip of each "
+           "image (default: m for all)")
       .value_name("LETTERS|FILE|auto");
   schema
       .add("parallel.tp_overlap", options.overlaps_sums,

@@ -247,9 +247,10 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
     return spec.placement.cut_over().has(Axis::tensor);
   };
   if (takes_mix(options) || std::ranges::any_of(model.parameters().specs(), is_cut)) return;
-  throw Error(ErrorCode::unsupported,
-              cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
-              {.where = "--tp", .remedy = "leave it out, or take gpt2, llama or perceptron"});
+  throw Error(
+      ErrorCode::unsupported,
+      cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
+      {.where = "--tp", .remedy = "leave it out, or take gpt2, llama, perceptron or convnet"});
 }
 
 // Of a sample its tokens, which context ranks deal out.

@@ -1,4 +1,4 @@
-// tutti train --mix: layers that are batch- or model-parallel over the same ranks.
+// tutti train --mix: layers that are batch-, model- or domain-parallel over the same ranks.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -20,11 +20,13 @@ class TrainMix : public Cli {
   }
 
   Words command(const Words& more) const {
-    Words words = {"train",      "--data",   path(""), "--model",
-                   "perceptron", "--widths", "13",     "--widths",
-                   "6",          "--batch",  "12",     "--micro-batch",
-                   "6",          "--steps",  "3",      "--validation-samples",
+    Words words = {"train",  "--data",
+                   path(""), "--batch",
+                   "12",     "--micro-batch",
+                   "6",      "--steps",
+                   "3",      "--validation-samples",
                    "16"};
+    words.insert(words.end(), model_.begin(), model_.end());
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -48,6 +50,8 @@ class TrainMix : public Cli {
     EXPECT_LT(result.err.size(), 600u) << result.err;
     for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
   }
+
+  Words model_ = {"--model", "perceptron", "--widths", "13", "--widths", "6"};
 
  private:
   // Two of MNIST's four files, of images of 5 x 4.
@@ -84,6 +88,26 @@ TEST_F(TrainMix, LettersAndFilesTrainTheSameModel) {
   }
 }
 
+TEST_F(TrainMix, ConvolutionsAreDomainParallelToo) {
+  model_ = {"--model", "convnet", "--filters", "4", "--filters", "6", "--widths", "8"};
+  const std::vector<double> alone = losses({"--ranks", "1"});
+  ASSERT_EQ(alone.size(), 3u);
+  for (const Words& more :
+       {Words{"--tp", "2", "--mix", "d,d,b,m"}, Words{"--tp", "3", "--mix", "b,d,m,b"},
+        Words{"--tp", "2", "--dp", "2", "--zero", "3", "--mix", "d,m,b,b"},
+        Words{"--tp", "2", "--mix", "auto"}}) {
+    SCOPED_TRACE(::testing::PrintToString(more));
+    const std::vector<double> found = losses(more);
+    ASSERT_EQ(found.size(), alone.size());
+    for (size_t step = 0; step < found.size(); ++step) {
+      EXPECT_NEAR(found[step], alone[step], 1e-5 * alone[step]);
+    }
+  }
+  expect_refused({"--tp", "2", "--mix", "d,d,d,b"},
+                 {"layer 2 cannot be domain-parallel (d)", "fully connected", "give b or m"});
+  expect_refused({"--tp", "2", "--strides", "2"}, {"2 convolutions and 1 strides"});
+}
+
 TEST_F(TrainMix, WhatCostsChooseIsPrintedAndCheckpointed) {
   const Result chosen = run(command({"--tp", "2", "--mix", "auto", "--checkpoint", path("run")}));
   ASSERT_EQ(chosen.code, 0) << chosen.err;
@@ -109,7 +133,8 @@ TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--mix", "b,m"},
                  {"the mix has 2 layers, and the model 3", "--mix b,m", "give 3 letters"});
   expect_refused({"--tp", "2", "--mix", "b,x,m"}, {"\"x\"", "--mix", "b (batch) or m (model)"});
-  expect_refused({"--tp", "2", "--mix", "b,d,m"}, {"domain-parallel", "give b or m"});
+  expect_refused({"--tp", "2", "--mix", "b,d,m"},
+                 {"layer 1 cannot be domain-parallel", "give b or m"});
   expect_refused({"--tp", "2", "--mix", path("none")},
                  {"cannot read", "none", "No such file", "b,m,m,b"});
   expect_refused({"--tp", "2", "--mix", write("bad", "b\nm\nmm\n")}, {"\"mm\"", "bad, line 3"});
@@ -122,7 +147,7 @@ TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--pp", "2"}, {"--tp and --pp"});
   expect_refused({"--tp", "2", "--mix", "auto", "--plan", "auto"}, {"--plan auto and --mix auto"});
   const Result other = run({"train", "--data", write_text(), "--tp", "2", "--mix", "b,m"});
-  EXPECT_THAT(other.err, HasSubstr("--mix has no effect without --model perceptron"));
+  EXPECT_THAT(other.err, HasSubstr("--mix has no effect without --model perceptron or convnet"));
 }
 
 }  // namespace

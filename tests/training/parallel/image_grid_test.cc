@@ -26,7 +26,7 @@ namespace {
 
 using tutti::testing::run_ranks;
 
-const HaloExchange kHalos;
+const HaloExchange kHalos(Axis::spatial);
 
 // What a layer made of whole images, or of this rank's tiles of them.
 struct Results {

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/processors.h"
 #include "base/text.h"
+#include "training/models/mixed_network.h"
 #include "training/models/registry.h"
 #include "training/parallel/mesh.h"
 #include "training/planner/local/local_step.h"
@@ -24,14 +26,25 @@ namespace {
 constexpr uint64_t kEnoughExamples = uint64_t{1} << 40;
 constexpr int kRunsOfALayer = 9;  // the median counts
 
-// Layers that are divided by turns, in two ways; but those with fewer outputs than ranks, which are
+// The layers of a run's model that are or are not convolutions, with so many outputs.
+std::vector<NetworkLayer> layers_of(const RunOptions& run) {
+  const std::unique_ptr<Model> whole = make_model(run.model);
+  return dynamic_cast<const MixedNetwork&>(*whole).layers();
+}
+
+bool can_be(LayerSplit split, const NetworkLayer& layer, int ranks) {
+  if (split == LayerSplit::model) return layer.outputs >= ranks;
+  return split == LayerSplit::batch || layer.is_convolution();
+}
+
+// Layers that are divided by turns, in two ways; but those that cannot be, which are
 // batch-parallel.
-Mix alternating(const std::vector<int64_t>& outputs, int ranks, LayerSplit first,
+Mix alternating(const std::vector<NetworkLayer>& layers, int ranks, LayerSplit first,
                 LayerSplit second) {
   Mix mix;
-  for (size_t layer = 0; layer < outputs.size(); ++layer) {
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
     const LayerSplit split = layer % 2 == 0 ? first : second;
-    mix.push_back(outputs[layer] < ranks ? LayerSplit::batch : split);
+    mix.push_back(can_be(split, layers[layer], ranks) ? split : LayerSplit::batch);
   }
   return mix;
 }
@@ -40,7 +53,7 @@ void check_can_mix(const RunOptions& run) {
   if (!takes_mix(run)) {
     throw Error(ErrorCode::unsupported,
                 cat("the layers of a model ", kind_of(run.model).name, " are not mixed"),
-                {.where = "--mix", .remedy = "leave it out, or take perceptron"});
+                {.where = "--mix", .remedy = "leave it out, or take perceptron or convnet"});
   }
   if (run.mesh.tensor > 1) return;
   throw Error(ErrorCode::unsupported, "one tensor rank has nothing to mix",
@@ -60,33 +73,34 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
   check_can_mix(run);
   HostPrices prices(usable_processors());
   const UnitProfiles profiles(ranks, prices.processors(), run.threads);
-  std::vector<int64_t> outputs;
-  const std::unique_ptr<Model> whole = make_model(run.model);
-  for (const auto& unit : whole->units()) outputs.push_back(unit->output_shape().cols);
-  const size_t layers = outputs.size();
-  MixCosts costs(layers);
-  // Each layer is in these four divided in each way after each way.
-  for (const LayerSplit even : {LayerSplit::batch, LayerSplit::model}) {
-    for (const LayerSplit odd : {LayerSplit::batch, LayerSplit::model}) {
-      const Mix mix = alternating(outputs, run.mesh.tensor, even, odd);
+  const std::vector<NetworkLayer> layers = layers_of(run);
+  const bool has_images =
+      std::ranges::any_of(layers, [](const NetworkLayer& layer) { return layer.is_convolution(); });
+  const std::span<const LayerSplit> splits(kAllLayerSplits.data(), has_images ? 3 : 2);
+  MixCosts costs(layers.size());
+  // Each layer is in these divided in each way after each way.
+  for (const LayerSplit even : splits) {
+    for (const LayerSplit odd : splits) {
+      const Mix mix = alternating(layers, run.mesh.tensor, even, odd);
       RunOptions settled = with_mix(run, mix);
       settle(settled, ranks, kEnoughExamples);
-      const MeshPlace place = mesh_place(settled.mesh, ranks);
+      // Of tensor ranks the last one has most wherever shares differ.
+      const MeshPlace place = mesh_place(settled.mesh, ranks).of_rank(run.mesh.tensor - 1);
       const auto samples = static_cast<int64_t>(settled.training.micro_batch);
       const std::vector<double> seconds =
           unit_seconds(settled, place, profiles.measured(settled, place, samples, kRunsOfALayer),
                        profiles.at_once(), prices);
-      for (size_t layer = 0; layer < layers; ++layer) {
+      for (size_t layer = 0; layer < layers.size(); ++layer) {
         const LayerSplit before = layer > 0 ? mix[layer - 1] : odd;
         costs.at(layer, before, mix[layer]) = seconds[layer];
       }
     }
   }
-  // Nothing is before the first: both measurements are of one thing.
-  for (const LayerSplit own : {LayerSplit::batch, LayerSplit::model}) {
-    double& after_batch = costs.at(0, LayerSplit::batch, own);
-    double& after_model = costs.at(0, LayerSplit::model, own);
-    after_batch = after_model = std::min(after_batch, after_model);
+  // Nothing is before the first: all its measurements are of one thing.
+  for (const LayerSplit own : splits) {
+    double least = costs.at(0, LayerSplit::batch, own);
+    for (const LayerSplit before : splits) least = std::min(least, costs.at(0, before, own));
+    for (const LayerSplit before : splits) costs.at(0, before, own) = least;
   }
   return costs;
 }

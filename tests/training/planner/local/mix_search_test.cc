@@ -44,9 +44,14 @@ class Noise : public DataSet {
   uint64_t fingerprint() const override { return 1; }
 };
 
-RunOptions run_with(const Words& more = {}) {
-  Words words = {"--data=none", "--model=perceptron", "--widths=9",  "--widths=6", "--tp=2",
-                 "--batch=14",  "--micro-batch=7",    "--workers=0", "--steps=1"};
+const Words kPerceptron = {"--model=perceptron", "--widths=9", "--widths=6"};
+const Words kConvnet = {"--model=convnet", "--filters=3", "--filters=5",
+                        "--strides=1",     "--strides=1", "--widths=6"};
+
+RunOptions run_with(const Words& model, const Words& more = {}) {
+  Words words = {"--data=none",     "--tp=2",      "--batch=14",
+                 "--micro-batch=7", "--workers=0", "--steps=1"};
+  words.insert(words.end(), model.begin(), model.end());
   words.insert(words.end(), more.begin(), more.end());
   RunOptions run = parse_run_options(words);
   for (const auto& [name, size] :
@@ -63,36 +68,35 @@ double sent_of(const pipeline::Profile& profile, size_t unit) {
   return bytes;
 }
 
-TEST(MixSearch, WhatLayersWouldSendIsWhatTheySend) {
-  for (unsigned bits = 0; bits < 8; ++bits) {
-    Mix mix;
-    for (unsigned layer = 0; layer < 3; ++layer) {
-      mix.push_back((bits >> layer & 1) == 0 ? LayerSplit::batch : LayerSplit::model);
+// Halos, beside one neighbour, are those of the first rank; other conversions are alike on all.
+void expect_planned_messages(const Words& model, const Mix& mix) {
+  SCOPED_TRACE(to_text(mix));
+  RunOptions run = with_mix(run_with(model), mix);
+  settle(run, 2, 100);
+  const UnitProfiles profiles(2, 1);
+  const pipeline::Profile profile = profiles.measured(run, mesh_place(run.mesh, 2), 7, /*runs=*/1);
+  double planned = 0;
+  for (size_t unit = 0; unit < mix.size(); ++unit) planned += 2 * sent_of(profile, unit);
+  run_ranks(2, [&](const tutti::Job& job) {
+    auto data = std::make_shared<LoadedData>();
+    data->sets.push_back(std::make_unique<Noise>());
+    Session session(Communicator::init(job), with_mix(run_with(model), mix), std::move(data));
+    const auto step = session.trainer().next();
+    const double sent = step->bytes_by_axis[static_cast<size_t>(Axis::tensor)];
+    if (job.rank == 0) {
+      EXPECT_NEAR(planned, sent, 1e-9 * sent);
     }
-    SCOPED_TRACE(to_text(mix));
-    RunOptions run = with_mix(run_with(), mix);
-    settle(run, 2, 100);
-    const UnitProfiles profiles(2, 1);
-    const pipeline::Profile profile =
-        profiles.measured(run, mesh_place(run.mesh, 2), 7, /*runs=*/1);
-    double planned = 0;
-    for (size_t unit = 0; unit < 3; ++unit) planned += 2 * sent_of(profile, unit);
-    run_ranks(2, [&](const tutti::Job& job) {
-      auto data = std::make_shared<LoadedData>();
-      data->sets.push_back(std::make_unique<Noise>());
-      Session session(Communicator::init(job), with_mix(run_with(), mix), std::move(data));
-      const auto step = session.trainer().next();
-      const double sent = step->bytes_by_axis[static_cast<size_t>(Axis::tensor)];
-      if (job.rank == 0) {
-        EXPECT_NEAR(planned, sent, 1e-9 * sent);
-      }
-      session.trainer().finish();
-    });
-  }
+    session.trainer().finish();
+  });
+}
+
+TEST(MixSearch, WhatLayersWouldSendIsWhatTheySend) {
+  for (const Mix& mix : all_mixes(3)) expect_planned_messages(kPerceptron, mix);
+  for (const Mix& mix : all_mixes(4, 2)) expect_planned_messages(kConvnet, mix);
 }
 
 TEST(MixSearch, CostsOfEachMixAreThere) {
-  const MixCosts costs = measured_mix_costs(run_with(), 2);
+  const MixCosts costs = measured_mix_costs(run_with(kPerceptron), 2);
   ASSERT_EQ(costs.layers(), 3u);
   for (size_t layer = 0; layer < 3; ++layer) {
     for (const LayerSplit before : {LayerSplit::batch, LayerSplit::model}) {
@@ -104,9 +108,25 @@ TEST(MixSearch, CostsOfEachMixAreThere) {
   }
   EXPECT_EQ(costs.cheapest().size(), 3u);
   // Three classes are not divided over four ranks.
-  const MixCosts narrow = measured_mix_costs(run_with({"--tp=4"}), 4);
+  const MixCosts narrow = measured_mix_costs(run_with(kPerceptron, {"--tp=4"}), 4);
   EXPECT_TRUE(std::isinf(narrow.at(2, LayerSplit::batch, LayerSplit::model)));
   EXPECT_EQ(narrow.cheapest().back(), LayerSplit::batch);
+}
+
+TEST(MixSearch, ConvolutionsMayBeDomainParallel) {
+  const MixCosts costs = measured_mix_costs(run_with(kConvnet), 2);
+  ASSERT_EQ(costs.layers(), 4u);
+  for (size_t layer = 0; layer < 4; ++layer) {
+    for (const LayerSplit own : kAllLayerSplits) {
+      for (const LayerSplit before : kAllLayerSplits) {
+        const bool before_can = before != LayerSplit::domain || layer <= 2;
+        const bool can = own != LayerSplit::domain || layer < 2;
+        EXPECT_EQ(std::isfinite(costs.at(layer, before, own)), before_can && can)
+            << layer << ' ' << to_text({before, own});
+      }
+    }
+  }
+  EXPECT_EQ(costs.cheapest().size(), 4u);
 }
 
 TEST(MixSearch, RefusesWhatCannotBeMixed) {
@@ -118,7 +138,7 @@ TEST(MixSearch, RefusesWhatCannotBeMixed) {
     }
     return "";
   };
-  EXPECT_THAT(error_of(run_with({"--tp=1"})), HasSubstr("nothing to mix"));
+  EXPECT_THAT(error_of(run_with(kPerceptron, {"--tp=1"})), HasSubstr("nothing to mix"));
   EXPECT_THAT(error_of(parse_run_options({"--data=none", "--model=gpt2", "--tp=2"})),
               HasSubstr("the layers of a model gpt2 are not mixed"));
 }

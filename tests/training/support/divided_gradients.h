@@ -1,0 +1,32 @@
+// Gradients of a model whose layers are divided over tensor ranks, beside those of the undivided
+// one, in float64.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "training/core/model.h"
+
+namespace tutti::training::testing {
+
+// Images of noise, of which the second one is ignored.
+struct RandomImages {
+  std::vector<float> features;
+  std::vector<int32_t> targets;
+
+  MicroBatch batch(int weight = 1) const {
+    return {
+        .samples = std::ssize(targets), .features = features, .targets = targets, .weight = weight};
+  }
+};
+RandomImages random_images(int64_t size, int64_t classes, int64_t samples);
+
+// Expects that losses, gradients and predictions on so many tensor ranks are those of the model of
+// one rank, also after a micro-batch of weight 0.
+void check_divided_gradients(int ranks,
+                             const std::function<std::unique_ptr<Model>(const MeshPlace&)>& make,
+                             const RandomImages& images, bool recomputes);
+
+}  // namespace tutti::training::testing

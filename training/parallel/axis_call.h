@@ -1,0 +1,68 @@
+// A call that a unit makes to the ranks along an axis of the mesh, of which this is one. The time
+// that it lives is waited for them: Mesh::said() counts it, and the bytes that this rank sends.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/core/pass.h"
+#include "training/parallel/mesh.h"
+
+namespace tutti::training {
+
+class AxisCall {
+ public:
+  AxisCall(Pass& pass, const MeshPlace& place, Axis axis)
+      : pass_(pass), axis_(axis), place_(place.place(axis)), size_(place.size(axis)) {}
+  ~AxisCall() {
+    if (call_ == nullptr) return;
+    if (alone()) {
+      pass_.leave_out({axis_, call_, sent_});
+    } else {
+      pass_.mesh->add_said(axis_, call_, sent_, start_);
+    }
+  }
+  AxisCall(const AxisCall&) = delete;
+  AxisCall& operator=(const AxisCall&) = delete;
+
+  // True in a pass without a mesh, where a model is measured alone.
+  bool alone() const { return pass_.mesh == nullptr; }
+  Communicator& ranks() const { return pass_.mesh->along(axis_); }
+  Pass& pass() const { return pass_; }
+  int place() const { return place_; }
+  int size() const { return size_; }
+
+  // `call`: a literal, as Mesh::add_said() takes it.
+  void count(const char* call, double bytes) {
+    call_ = call;
+    sent_ += bytes;
+  }
+  // What algorithms that send no more than they must send of a tensor that is gathered, scattered,
+  // or both.
+  void count(const char* call, ConstTensor tensor, int times = 1) {
+    count(call, times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_);
+  }
+
+  // The elements that each rank has: count(rank).
+  template <typename Count>
+  Blocks blocks(const Count& count) const {
+    std::vector<uint64_t> counts;
+    for (int rank = 0; rank < size_; ++rank) counts.push_back(static_cast<uint64_t>(count(rank)));
+    return Blocks::of(counts);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Pass& pass_;
+  Axis axis_;
+  int place_;
+  int size_;
+  Clock::time_point start_ = Clock::now();
+  const char* call_ = nullptr;  // that was made
+  double sent_ = 0;             // bytes
+};
+
+}  // namespace tutti::training

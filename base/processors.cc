@@ -1,6 +1,7 @@
 #include "base/processors.h"
 
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,6 +122,12 @@ int usable_processors(std::span<const std::string> processes) {
 int usable_processors() {
   const std::string own = own_processors();
   return usable_processors(std::span(&own, 1));
+}
+
+std::chrono::nanoseconds processor_time() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
 }  // namespace tutti

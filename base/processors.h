@@ -1,6 +1,7 @@
 // How many processors the processes of a host really have.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,5 +21,8 @@ bool may_run_on(std::string_view processors);
 int usable_processors(std::span<const std::string> processes);
 // What this process has alone.
 int usable_processors();
+
+// The time that processors have spent on this process's threads.
+std::chrono::nanoseconds processor_time();
 
 }  // namespace tutti

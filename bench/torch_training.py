@@ -2,16 +2,19 @@
 """Tokens/s of `tutti train` and of PyTorch on one rank with as many threads, in turn.
 
     python3 bench/torch_training.py --threads 2 --dtype bfloat16
+    python3 bench/torch_training.py --models 4x256 6x384 12x768 --contexts 256 1024
 
-The same GPT-2 (nanoGPT's small one, unless told otherwise), micro-batch, AdamW and precision; PyTorch
-does what is fastest there (peers/torch_gpt.py). Each has its turn in every round; what is printed is
-the median over all steps but each turn's first ones, the best step, and the ratio of the medians.
+GPT-2s of so many layers x width with heads of 64 values, the same micro-batch, AdamW and precision.
+PyTorch has two modes, eager and compiled (peers/torch_gpt.py), and the faster one counts. Each has
+its turn in every round; a speed is the median over all steps but each turn's first ones, by the
+clock and by the time that processors spent. --avx2 withholds AVX-512 from both.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -19,40 +22,97 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WARM_UP = 3  # steps of each turn
+AVX2 = {"TUTTI_CPU": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
 
-def tutti_speeds(options, data, folder):
+class Model:
+    def __init__(self, name, context, options):
+        layers, width = (int(part) for part in name.split("x"))
+        self.name, self.layers, self.width, self.context = name, layers, width, context
+        self.heads = options.heads or max(1, width // 64)
+        # As many tokens in a micro-batch whatever the context.
+        self.batch = options.batch or max(1, 2048 // context)
+        self.tokens = self.batch * context
+
+
+class Steps:
+    """Steps of one program: tokens a second by the clock, and by the processors' time."""
+
+    def __init__(self):
+        self.clock, self.processor = [], []
+
+    def add(self, tokens, lines, speed):
+        for line in lines:
+            self.clock.append(line[speed])
+            self.processor.append(tokens / line["processor_s"])
+
+    def medians(self):
+        return statistics.median(self.clock), statistics.median(self.processor)
+
+
+def run(command, options):
+    environment = os.environ | (AVX2 if options.avx2 else {})
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True,
+                          text=True, env=environment).stdout
+
+
+def tutti_steps(model, options, data, folder):
     log = os.path.join(folder, "tutti.jsonl")
-    command = [options.tutti, "train", "--data", data, "--model", "gpt2", "--ranks", "1",
-               "--threads", options.threads, "--layers", options.layers, "--heads", options.heads,
-               "--width", options.width, "--context", options.context, "--vocabulary",
-               options.vocab, "--micro-batch", options.batch, "--batch", options.batch, "--steps",
-               WARM_UP + options.steps, "--validation-samples", options.batch, "--precision",
-               {"float32": "f32", "bfloat16": "bf16"}[options.dtype], "--json", log]
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+    if os.path.exists(log):
+        os.remove(log)
+    out = run([options.tutti, "train", "--data", data, "--model", "gpt2", "--ranks", "1",
+               "--threads", options.threads, "--layers", model.layers, "--heads", model.heads,
+               "--width", model.width, "--context", model.context, "--vocabulary", options.vocab,
+               "--micro-batch", model.batch, "--batch", model.batch, "--steps",
+               WARM_UP + options.steps, "--validation-samples", model.batch, "--precision",
+               {"float32": "f32", "bfloat16": "bf16"}[options.dtype], "--json", log], options)
+    found = re.search(r"instructions +(\S+)", out)
     with open(log) as file:
         lines = [json.loads(line) for line in file]
-    return [line["tokens_per_s_step"] for line in lines if "step" in line][WARM_UP:]
+    return [line for line in lines if "step" in line][WARM_UP:], found.group(1) if found else "?"
 
 
-def torch_speeds(options, data):
+def torch_steps(model, options, data, mode):
     command = [options.python, os.path.join(HERE, "peers", "torch_gpt.py"), "--threads",
-               options.threads, "--layers", options.layers, "--heads", options.heads, "--width",
-               options.width, "--context", options.context, "--vocab", options.vocab, "--batch",
-               options.batch, "--steps", options.steps, "--warmup", WARM_UP, "--dtype",
+               options.threads, "--layers", model.layers, "--heads", model.heads, "--width",
+               model.width, "--context", model.context, "--vocab", options.vocab, "--batch",
+               model.batch, "--steps", options.steps, "--warmup", WARM_UP, "--dtype",
                options.dtype, "--bf16-mode", options.bf16_mode, "--data", data]
-    result = subprocess.run([str(word) for word in command], check=True, capture_output=True)
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
-    return [line["tokens_per_s"] for line in lines if "step" in line]
+    if mode == "compiled":
+        command.append("--compile")
+    lines = [json.loads(line) for line in run(command, options).splitlines()]
+    return [line for line in lines if "step" in line]
+
+
+def compare(model, options, data, folder):
+    speeds = {"tutti": Steps(), **{mode: Steps() for mode in options.modes}}
+    for _ in range(options.rounds):
+        lines, instructions = tutti_steps(model, options, data, folder)
+        speeds["tutti"].add(model.tokens, lines, "tokens_per_s_step")
+        for mode in options.modes:
+            speeds[mode].add(model.tokens, torch_steps(model, options, data, mode),
+                             "tokens_per_s")
+    best = max(options.modes, key=lambda mode: speeds[mode].medians()[1])
+    (clock, processor), (torch_clock, torch_processor) = (speeds[name].medians()
+                                                          for name in ("tutti", best))
+    print(f"{model.name:8} {model.context:7} {clock:9.0f} {torch_clock:9.0f} {processor:9.0f} "
+          f"{torch_processor:9.0f}  {processor / torch_processor:5.2f}  {best}; {instructions}",
+          flush=True)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in [("threads", 2), ("layers", 6), ("heads", 6), ("width", 384),
-                          ("context", 256), ("vocab", 256), ("batch", 8), ("steps", 6),
-                          ("rounds", 3)]:
+    parser.add_argument("--models", nargs="+", default=["6x384"], help="layers x width (6x384)")
+    parser.add_argument("--contexts", nargs="+", type=int, default=[256], help="tokens (256)")
+    for name, default in [("threads", 2), ("vocab", 256), ("steps", 6), ("rounds", 3)]:
         parser.add_argument("--" + name, type=int, default=default, help=f"({default})")
+    parser.add_argument("--batch", type=int, help="samples (default: 2048 tokens)")
+    parser.add_argument("--heads", type=int, help="(default: of 64 values)")
+    parser.add_argument("--modes", nargs="+", choices=["eager", "compiled"],
+                        default=["eager", "compiled"], help="of PyTorch (both)")
+    parser.add_argument("--avx2", action="store_true", help="without AVX-512")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--bf16-mode", choices=["autocast", "pure"], default="autocast",
                         help="of PyTorch; autocast is the faster one")
@@ -63,20 +123,16 @@ def parse():
 
 def main():
     options = parse()
-    speeds = {"tutti": [], "torch": []}
+    print(f"{options.dtype}, {options.threads} threads; tokens/s by the clock and a processor "
+          "second\n"
+          "model    context     tutti   PyTorch    tutti/p PyTorch/p  ratio  PyTorch's mode")
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "bytes")
         with open(data, "wb") as file:
             file.write(bytes(random.choices(range(32, 127), k=1 << 20)))  # it must be text
-        for _ in range(options.rounds):
-            speeds["tutti"] += tutti_speeds(options, data, folder)
-            speeds["torch"] += torch_speeds(options, data)
-    medians = {name: statistics.median(found) for name, found in speeds.items()}
-    for name, found in speeds.items():
-        print(f"{name:6} {medians[name]:8.0f} tokens/s (median of {len(found)} steps, best "
-              f"{max(found):.0f})")
-    print(f"ratio  {medians['tutti'] / medians['torch']:8.2f} ({options.dtype}, "
-          f"{options.threads} threads)")
+        for name in options.models:
+            for context in options.contexts:
+                compare(Model(name, context, options), options, data, folder)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
     python3 bench/peers/torch_gpt.py --ranks 2 --dtype bfloat16 --bf16-mode pure
     python3 bench/peers/torch_gpt.py --profile
 
-Prints one JSON line per timed step ("step", "loss", "tokens_per_s" of all ranks together) and then
-a summary. A step is all of it: batch, forward, backward, all-reduce of the gradients, AdamW, and
+Prints one JSON line per timed step ("step", "loss", "tokens_per_s" of all ranks together,
+"processor_s" of the first rank) and then a summary. A step is all of it: batch, forward, backward, all-reduce of the gradients, AdamW, and
 the loss's value. With two ranks or more they are processes under DistributedDataParallel over Gloo.
 """
 
@@ -211,11 +211,12 @@ def train(rank, options, rendezvous):
     tokens = options.ranks * options.batch * options.context
     speeds = []
     for step in range(options.steps):
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         loss = trainer.step()
         speeds.append(tokens / (time.perf_counter() - start))
         if rank == 0:
-            print(json.dumps({"step": step, "tokens_per_s": round(speeds[-1], 1), "loss": loss}),
+            print(json.dumps({"step": step, "tokens_per_s": round(speeds[-1], 1),
+                              "processor_s": time.process_time() - processor_start, "loss": loss}),
                   flush=True)
     if rank == 0:
         print(json.dumps(vars(options) | {

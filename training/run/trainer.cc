@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/core/group.h"
@@ -362,6 +363,7 @@ void Trainer::Loop::observe_noise(uint64_t samples) {
 
 void Trainer::Loop::run_to_flush() {
   const Clock::time_point before = Clock::now();
+  const std::chrono::nanoseconds processor_before = processor_time();
   const auto waited_before = replica_.waited();
   const std::array<double, kAxes> bytes_before = replica_.bytes_by_axis();
   const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
@@ -385,6 +387,8 @@ void Trainer::Loop::run_to_flush() {
   report_.memory = memory();
   report_.samples_per_second = static_cast<double>(samples_) / seconds(report_.elapsed);
   report_.step_samples_per_second = static_cast<double>(done.samples) / seconds(taken);
+  report_.processor_seconds =
+      seconds(processor_time() - processor_before) / static_cast<double>(last - done_);
   report_.flops_per_second = report_.samples_per_second * model_.flops_per_sample();
   report_.waiting_share = seconds(waited_) / seconds(report_.elapsed);
   results_ = std::move(done.results);

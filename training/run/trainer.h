@@ -41,9 +41,10 @@ struct StepReport {
   // Over all ranks, since training began here, and in this step (or since the flush before it).
   double samples_per_second = 0;
   double step_samples_per_second = 0;
-  double flops_per_second = 0;  // of the model, over all ranks
-  double waiting_share = 0;     // of this rank's time so far, waiting for communication
-  double bytes_sent = 0;        // by this rank in this step
+  double processor_seconds = 0;  // of this rank's threads in this step
+  double flops_per_second = 0;   // of the model, over all ranks
+  double waiting_share = 0;      // of this rank's time so far, waiting for communication
+  double bytes_sent = 0;         // by this rank in this step
   std::array<double, kAxes> bytes_by_axis = {};
   std::vector<double> epochs;  // how often each data set was gone through
   // In samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN where a step is one

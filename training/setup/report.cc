@@ -16,18 +16,10 @@ namespace {
 
 constexpr const char* kLosses = "losses";
 constexpr const char* kBalanceLoss = "balance_loss";
-constexpr std::array kScalars = {"loss",
-                                 "lr",
-                                 "grad_norm",
-                                 "tokens_per_s",
-                                 "tokens_per_s_step",
-                                 "elapsed_s",
-                                 "bytes_sent",
-                                 "waiting_share",
-                                 "loss_scale",
-                                 "noise_scale",
-                                 "perplexity",
-                                 "validation_loss"};
+constexpr std::array kScalars = {
+    "loss",        "lr",          "grad_norm",      "tokens_per_s",  "tokens_per_s_step",
+    "elapsed_s",   "processor_s", "bytes_sent",     "waiting_share", "loss_scale",
+    "noise_scale", "perplexity",  "validation_loss"};
 
 void add_validation(Json& line, const Evaluation& validation) {
   line["validation_loss"] = validation.loss;
@@ -44,6 +36,7 @@ Json json_of(const StepReport& report, double units_per_sample) {
                {"tokens_per_s", report.samples_per_second * units_per_sample},
                {"tokens_per_s_step", report.step_samples_per_second * units_per_sample},
                {"elapsed_s", std::chrono::duration<double>(report.elapsed).count()},
+               {"processor_s", report.processor_seconds},
                {"bytes_sent", report.bytes_sent},
                {"waiting_share", report.waiting_share},
                {"epochs", report.epochs}};

@@ -14,7 +14,8 @@
 namespace tutti::training {
 
 // tokens_per_s is over all that was trained since this process began, in elapsed_s without
-// validation and checkpoints; tokens_per_s_step is of the step alone. (For models that predict one
+// validation and checkpoints; tokens_per_s_step is of the step alone, and processor_s what
+// processors spent on it for this rank. (For models that predict one
 // token of a sample, or its class, "tokens" are samples.)
 Json json_of(const StepReport& report, double units_per_sample);
 // Of such a line, what CSV and TensorBoard files have of each step: these, as far as they are

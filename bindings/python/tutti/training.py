@@ -50,6 +50,7 @@ class Step:
     tokens_per_s: float  # over all ranks, since training began here; samples where there are none
     tokens_per_s_step: float  # in this step
     elapsed_s: float  # in steps, since training began here
+    processor_s: float  # that processors spent on this step for this rank
     bytes_sent: float  # by this rank in this step
     waiting_share: float  # of this rank's time in steps, waiting for others
     loss_scale: float = 1.0

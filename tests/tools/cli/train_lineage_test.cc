@@ -139,6 +139,7 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   EXPECT_EQ(lines()[4]["resumed_at"], 3);
   EXPECT_GT(lines()[4]["tokens_per_s_step"], 0);
   EXPECT_GT(lines()[4]["elapsed_s"], 0);
+  EXPECT_GT(lines()[4]["processor_s"], 0);
 }
 
 TEST_F(TrainLineage, TheSeedMayChangeByEitherOfItsNames) {

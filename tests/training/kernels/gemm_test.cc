@@ -125,6 +125,18 @@ TEST(GemmTest, Tiles) {
   check({.m = 300, .n = 411, .k = 90, .in = DType::f16, .out = DType::f16, .gap = 3});
 }
 
+// Such operands are copied, a part of the terms at a time.
+TEST(GemmTest, RowsAPageApart) {
+  using Mode = Problem::Mode;
+  for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {
+    check({.m = 1024, .n = 70, .k = 90, .transpose_a = true, .mode = mode});
+    check({.m = 70, .n = 1024, .k = 90, .mode = mode});
+    check({.m = 512, .n = 1024, .k = 90, .transpose_a = true, .mode = mode});
+    check({.m = 120, .n = 1024, .k = 1100, .mode = mode});
+  }
+  check({.m = 1000, .n = 70, .k = 300, .transpose_a = true, .gap = 24});
+}
+
 TEST(GemmTest, NoRowsNoColumns) {
   check_all(0, 5, 4);
   check_all(5, 0, 4);
@@ -200,8 +212,9 @@ HostTensor product_with_gaps(const Problem& p, const std::array<int64_t, 3>& gap
 
 TEST(GemmTest, BitsOfTheShapeAreThoseOfAnyStrides) {
   using Mode = Problem::Mode;
-  constexpr int64_t kSizes[][3] = {{8, 4, 32},    {8, 32, 4},     {256, 1, 768}, {1, 40, 300},
-                                   {37, 65, 513}, {128, 96, 768}, {3, 1, 700},   {300, 256, 400}};
+  constexpr int64_t kSizes[][3] = {
+      {8, 4, 32},     {8, 32, 4},  {256, 1, 768},   {1, 40, 300},     {37, 65, 513},
+      {128, 96, 768}, {3, 1, 700}, {300, 256, 400}, {1024, 70, 1200}, {70, 1024, 1200}};
   for (const auto [m, n, k] : kSizes) {
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
       for (const auto [ta, tb] : {std::pair(false, true), {false, false}, {true, false}}) {

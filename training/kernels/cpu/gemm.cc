@@ -242,6 +242,88 @@ ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
   return a;
 }
 
+void multiply(const GemmKey& key, ConstTensor a, ConstTensor b, void* c, const void* bias) {
+  onednn::run(key, make_product, describe_product, [&](onednn::Primitive& primitive) {
+    primitive.run({{DNNL_ARG_SRC, a.data},
+                   {DNNL_ARG_WEIGHTS, b.data},
+                   {DNNL_ARG_DST, c},
+                   {DNNL_ARG_BIAS, bias}});
+  });
+}
+
+// Rows that lie a multiple of a page apart, or of half of one, have their columns in the same few
+// lines of a cache. A product that reads such a matrix row after row for each column takes up to
+// twice as long, and reads a copy instead whose rows lie otherwise. With AVX-512 oneDNN reads more
+// of each row at once: half a page does no harm then.
+bool collides(const GemmKey& key, int64_t stride) {
+  static const int64_t distance =
+      dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 4096 : 2048;
+  return key.in == DType::f32 && stride * static_cast<int64_t>(sizeof(float)) % distance == 0;
+}
+
+// Rows of a matrix, copied into memory that is the calling thread's until its next use.
+ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
+  constexpr int64_t kGap = 16;  // a line of a cache
+  const int64_t stride = rows.cols + kGap;
+  memory.resize(std::max(memory.size(), static_cast<size_t>(rows.rows * stride)));
+  ConstTensor copied =
+      tensor_at(static_cast<const void*>(memory.data()), DType::f32, rows.rows, rows.cols);
+  copied.stride = stride;
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    std::memcpy(memory.data() + row * stride, rows.at(row, 0),
+                static_cast<size_t>(rows.cols) * sizeof(float));
+  }
+  return copied;
+}
+
+// Which operands of a tile are copied: where a copy is small beside the products of its elements.
+struct Copied {
+  bool left, right;
+
+  explicit Copied(const GemmKey& key)
+      : left(key.transpose_a && collides(key, key.stride_a) && key.n >= kUses),
+        right(!key.transpose_b && collides(key, key.stride_b) && key.m >= kUses) {}
+  bool any() const { return left || right; }
+
+ private:
+  static constexpr int64_t kUses = 64;
+};
+
+// So many terms at once that a copy stays in a cache; all where sums are to have one order.
+int64_t terms_at_once(const GemmKey& key, const Copied& copied) {
+  constexpr int64_t kValues = 1 << 20;
+  constexpr int64_t kLeast = 256;
+  if (key.bits == BitsOf::shape) return key.k;
+  const int64_t of_a_term = (copied.left ? key.m : 0) + (copied.right ? key.n : 0);
+  return std::min(key.k, std::max(kLeast, kValues / of_a_term));
+}
+
+void multiply_copies(GemmKey key, const Copied& copied, ConstTensor a, ConstTensor b, void* c,
+                     const void* bias) {
+  thread_local std::array<std::vector<float>, 2> memory;
+  const int64_t all = key.k, step = terms_at_once(key, copied);
+  for (int64_t first = 0; first < all; first += step) {
+    key.k = std::min(step, all - first);
+    ConstTensor left = part_of(a, key.transpose_a, 0, first);
+    ConstTensor right = part_of(b, key.transpose_b, first, 0);
+    if (copied.left) {
+      left.rows = key.k;
+      left.cols = key.m;
+      left = spread_out(left, memory[0]);
+      key.stride_a = left.stride;
+    }
+    if (copied.right) {
+      right.rows = key.k;
+      right.cols = key.n;
+      right = spread_out(right, memory[1]);
+      key.stride_b = right.stride;
+    }
+    multiply(key, left, right, c, key.bias ? bias : nullptr);
+    key.bias = false;
+    key.accumulate = true;
+  }
+}
+
 void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b,
                   Tensor c, ConstTensor bias) {
   // Down a column of tiles first: they share their part of b.
@@ -252,12 +334,9 @@ void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, 
   const std::byte* const biases = key.bias ? bias.at(0, col) : nullptr;
   key.m = std::min(tiles.rows, key.m - row);
   key.n = std::min(tiles.cols, key.n - col);
-  onednn::run(key, make_product, describe_product, [&](onednn::Primitive& primitive) {
-    primitive.run({{DNNL_ARG_SRC, left.data},
-                   {DNNL_ARG_WEIGHTS, right.data},
-                   {DNNL_ARG_DST, c.at(row, col)},
-                   {DNNL_ARG_BIAS, biases}});
-  });
+  const Copied copied(key);
+  if (copied.any()) return multiply_copies(key, copied, left, right, c.at(row, col), biases);
+  multiply(key, left, right, c.at(row, col), biases);
 }
 
 }  // namespace

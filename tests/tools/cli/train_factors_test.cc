@@ -1,4 +1,5 @@
 // tutti train --factors: weight gradients that are sent as their factors.
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -17,9 +18,19 @@ using ::testing::Not;
 class TrainFactors : public Cli {
  protected:
   static Words command(const Words& more) {
-    Words words = {"train",    "--model", "perceptron", "--data",  "shapes:8x8:64",
-                   "--widths", "64",      "64",         "--batch", "12",
-                   "--ranks",  "2",       "--steps",    "4",       "--validation-samples",
+    Words words = {"train",
+                   "--model",
+                   "perceptron",
+                   "--data",
+                   "shapes:8x8:64",
+                   "--widths",
+                   "64",
+                   "64",
+                   "--batch",
+                   "12",
+                   "--steps",
+                   "4",
+                   "--validation-samples",
                    "8"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -28,6 +39,7 @@ class TrainFactors : public Cli {
   std::pair<std::vector<Json>, std::string> train(Words more) const {
     std::filesystem::remove(path("log"));
     more.insert(more.end(), {"--json", path("log")});
+    if (std::ranges::find(more, "--ranks") == more.end()) more.insert(more.end(), {"--ranks", "2"});
     const Result result = run(command(more));
     EXPECT_EQ(result.code, 0) << result.err;
     std::istringstream file(read(path("log")));
@@ -38,7 +50,7 @@ class TrainFactors : public Cli {
   void expect_refused(const Words& more, const char* what,
                       Process::Environment environment = {}) const {
     SCOPED_TRACE(what);
-    Words words = command({"--factors", "auto"});
+    Words words = command({"--factors", "auto", "--ranks", "2"});
     words.insert(words.end(), more.begin(), more.end());
     const Result result = run(words, std::move(environment));
     EXPECT_NE(result.code, 0);
@@ -75,9 +87,21 @@ TEST_F(TrainFactors, AreRefusedBesideWhatTheyCannotBeCombinedWith) {
   expect_refused({"--tp", "2"}, "tensor ranks");
   expect_refused({"--pp", "2", "--schedule", "chimera"}, "the schedule chimera");
   expect_refused({}, "TUTTI_DETERMINISTIC=1", {{"TUTTI_DETERMINISTIC", "1"}});
-  const Result result = run(command({"--factors", "some"}));
+  const Result result = run(command({"--factors", "some", "--ranks", "2"}));
   EXPECT_NE(result.code, 0);
   EXPECT_THAT(result.err, HasSubstr("--factors"));
+}
+
+// Their products would differ in the last bits.
+TEST_F(TrainFactors, AreRefusedOnRanksWithOtherInstructions) {
+  const std::string script =
+      "test ${TUTTI_RANK:-$RANK} = 0 && export TUTTI_CPU=baseline; exec \"$0\" \"$@\"";
+  Words words = {"run", "-n", "2", "--", "sh", "-c", script, tutti()};
+  const Words train = command({"--factors", "all"});
+  words.insert(words.end(), train.begin(), train.end());
+  const Result result = run(words);
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("ranks with different processors"));
 }
 
 // Layout, not a setting of the run.

@@ -296,7 +296,10 @@ void DataParallel::launch(int bucket) {
   at.reduction_started = Clock::now();
   const CallOptions call{.deterministic = progress_.joined(bucket)};
   Communicator ranks = storage_.ranks_of(bucket);
-  if (hook_ != nullptr) hook_->proceed();
+  if (hook_ != nullptr) {
+    hook_->proceed();
+    waited_ += Clock::now() - at.reduction_started;
+  }
   if (is_hooked(bucket)) {
     hook_->start(ranks, bucket, gradients);
   } else if (storage_.options().stage == 0) {

@@ -55,7 +55,8 @@ TinyRun resnet_run() {
   return run;
 }
 
-// On all ranks the same bits (train() compares them), and those of an all-reduce within rounding.
+// Expects the losses and norms of an all-reduce within rounding. train() itself expects the same
+// bits on all ranks.
 void expect_close(int ranks, const TinyRun& run, double tolerance) {
   const Outcome plain = train(ranks, run);
   const Outcome factors = train(ranks, with_factors(run));
@@ -137,7 +138,7 @@ TEST(FactorLayouts, TrainTheSameModel) {
   }
 }
 
-// The parameters whose gradients are sent as factors.
+// Returns the names of the parameters whose gradients are sent as factors.
 std::vector<std::string> chosen(const TinyRun& run) {
   std::vector<std::string> names;
   run_ranks(2, [&](const Job& job) {

@@ -35,7 +35,7 @@ class TrainFactors : public Cli {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // All lines of the run's own log, and what it printed.
+  // Returns all lines of the run's own log, and what it printed.
   std::pair<std::vector<Json>, std::string> train(Words more) const {
     std::filesystem::remove(path("log"));
     more.insert(more.end(), {"--json", path("log")});
@@ -104,7 +104,7 @@ TEST_F(TrainFactors, AreRefusedOnRanksWithOtherInstructions) {
   EXPECT_THAT(result.err, HasSubstr("ranks with different processors"));
 }
 
-// Layout, not a setting of the run.
+// --factors is a setting of the layout, not of the run.
 TEST_F(TrainFactors, MayChangeWhenARunIsResumed) {
   const Words saved = {"--checkpoint", path("run"), "--lr-schedule", "constant"};
   Words more = saved;

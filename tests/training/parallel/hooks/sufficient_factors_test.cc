@@ -65,7 +65,7 @@ struct Outcome {
   double bytes_sent = 0;
 };
 
-// The layer's backward of one micro-batch.
+// Runs the layer's backward of one micro-batch.
 void add_gradients(Model& model, int unit, int rank, int step, int64_t rows) {
   Arena arena(1 << 20);
   MicroBatch batch;

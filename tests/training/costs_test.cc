@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/settings.h"
@@ -160,6 +161,53 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Costs,
                          ::testing::Combine(::testing::Values(0, 1, 2, 3), ::testing::Values(2),
                                             ::testing::Values(Kind::accumulated, Kind::rounded)),
                          name_of);
+
+// Two hidden layers of 768 x 1024 and 1024 x 1024, and a last one of 256 x 1024, for each of 4
+// samples a rank: K (M + N) values of each in place of 2 M N.
+TEST(Factors, SendTheBytesThatAreCounted) {
+  const OverTcp over_tcp;
+  for (const auto& [ranks, stage] : {std::pair(2, 0), std::pair(4, 0), std::pair(3, 1)}) {
+    TinyRun run;
+    run.mlp = {.context = 8, .embedding = 96, .hidden = 1024, .layers = 2, .vocabulary = 256};
+    run.replica.storage.stage = stage;
+    run.replica.factors.layers = FactorLayers::automatic;
+    run.batch = static_cast<uint64_t>(4 * ranks);
+    run.micro_batch = 2;
+    run.steps = 1;
+    double expected = 4.0 * ranks * (1792 + 2048 + 1280) * sizeof(float);
+    int64_t wire = 0;
+    double psi = 0;
+    run_ranks(ranks, [&](const Job& job) {
+      TinyRank rank(job, run);
+      rank.replica.finish_values();
+      rank.replica.world().barrier();
+      if (job.rank == 0) {
+        wire -= bytes_on_the_wire;
+        ASSERT_EQ(rank.replica.factors().size(), 3u);
+        for (const FactorTraffic& layer : rank.replica.factors()) {
+          expected -= layer.factor_bytes * ranks / (ranks - 1);
+        }
+        EXPECT_DOUBLE_EQ(expected, 0);
+        expected = 4.0 * ranks * (1792 + 2048 + 1280) * sizeof(float);
+        // Embeddings and biases, as they are; with ZeRO 1 all values, and gradients of these.
+        psi = parameters_of(*rank.model);
+        const double rest = 256.0 * 96 + 1024 + 1024 + 256;
+        expected += (stage == 0 ? 2 * rest : rest + psi) * sizeof(float);
+      }
+      rank.replica.world().barrier();
+      const double before = rank.replica.bytes_sent();
+      rank.step();
+      rank.replica.finish_values();
+      const double told = rank.replica.bytes_sent() - before;
+      rank.replica.world().barrier();
+      if (job.rank == 0) wire += bytes_on_the_wire;
+      const double volume = expected * (ranks - 1) / ranks;
+      EXPECT_NEAR(told, volume, 0.01 * volume);
+    });
+    const double all = expected * (ranks - 1);
+    EXPECT_NEAR(static_cast<double>(wire), all, 0.01 * all + 3e4) << ranks << " ranks";
+  }
+}
 
 // There the bits are those of the other stages, which add up whole gradients.
 TEST(AccumulatedGradients, AreWholeInDeterministicMode) {

@@ -268,6 +268,24 @@ TEST(ParameterGroups, DoNotChangeEachOthersBuckets) {
   }
 }
 
+// The buckets around one that lies alone are as they are without it.
+TEST(Layout, GivesParametersBucketsOfTheirOwn) {
+  std::vector<ParameterSpec> specs;
+  for (int i = 0; i < 5; ++i) specs.push_back({.name = "p", .shape = {40}});
+  const auto buckets = [&](const std::vector<int>& alone) {
+    std::vector<std::vector<int>> found;
+    const Layout layout =
+        make_layout(specs, {.bucket_elements = 120, .first_bucket_elements = 100, .alone = alone});
+    for (const Bucket& bucket : layout.buckets) found.push_back(bucket.parameters);
+    return found;
+  };
+  using Buckets = std::vector<std::vector<int>>;
+  EXPECT_EQ(buckets({}), (Buckets{{4, 3}, {2, 1}, {0}}));
+  EXPECT_EQ(buckets({2}), (Buckets{{4, 3}, {2}, {1, 0}}));
+  EXPECT_EQ(buckets({4, 1}), (Buckets{{4}, {3, 2}, {1}, {0}}));
+  EXPECT_EQ(buckets({3}), (Buckets{{3}, {4, 2}, {1, 0}}));
+}
+
 // Tensor ranks have more or less of the second one: sums of the first are in buckets without it.
 TEST(ParameterGroups, KeepCopiesApartFromWhatCannotBeCutEvenly) {
   const std::vector<ParameterSpec> specs = {placed(8, {}),

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/training/data/folder.h"
@@ -349,6 +350,17 @@ TEST_F(Checkpoints, ARunWithErrorFeedbackResumesToTheSameBits) {
     EXPECT_TRUE(tensors("whole").contains(name + ".error.wte.weight"));
     for (const char* directory : {"whole", "cut"}) std::filesystem::remove_all(path(directory));
   }
+}
+
+class FactorTypes : public Checkpoints, public ::testing::WithParamInterface<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, FactorTypes, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(FactorTypes, ARunWhoseGradientsAreSentAsFactorsResumesToTheSameBits) {
+  settings().set("TUTTI_DETERMINISTIC", "0");
+  TrainOptions options = options_of(10, GetParam() == DType::f32 ? 1 : 0, GetParam());
+  options.replica.factors.layers = FactorLayers::all;
+  expect_to_resume(options);
 }
 
 // At step 5 ranks differ, in momenta too.

@@ -49,6 +49,8 @@ class Filler {
 
   void add(int parameter) {
     const size_t group = options_.groups.empty() ? 0 : at(options_.groups[at(parameter)]);
+    const bool is_alone = std::ranges::count(options_.alone, parameter) > 0;
+    if (is_alone) return add_alone(parameter, group);
     if (is_full(group, specs_[at(parameter)].unit)) close(group);
     Bucket& bucket = open_[group];
     const int64_t count = specs_[at(parameter)].local_count();
@@ -85,6 +87,19 @@ class Filler {
     if (options_.bucket_per_unit) return specs_[at(bucket.parameters.back())].unit != unit;
     return bucket.size >=
            (has_first_[group] ? options_.bucket_elements : options_.first_bucket_elements);
+  }
+
+  // The group's open bucket stays open, and takes the parameters around this one.
+  void add_alone(int parameter, size_t group) {
+    Bucket open = std::exchange(open_[group], {});
+    const bool has_first = has_first_[group];
+    const int64_t count = specs_[at(parameter)].local_count();
+    layout_.slots[at(parameter)] = {parameter, 0, 0, count};
+    open_[group].parameters = {parameter};
+    open_[group].size = round_up(count, kAlignment);
+    close(group);
+    open_[group] = std::move(open);
+    has_first_[group] = has_first;
   }
 
   void close(size_t group) {

@@ -53,6 +53,7 @@ struct LayoutOptions {
   // Only these (a pipeline stage's), ascending; the others' slots have no elements. None: all.
   std::optional<std::vector<int>> parameters;
   std::vector<int> groups;  // by parameter, its group; empty: all are in the first
+  std::vector<int> alone;   // parameters that each have a bucket of their own
 };
 
 struct Slot {

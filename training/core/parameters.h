@@ -34,6 +34,9 @@ struct ParameterSpec {
   bool decays = true;  // weight decay: usually matrices only
   Placement placement;
   MeshPlace mesh;  // where this rank is
+  // The weight of a dense layer, outputs x inputs: its gradient is a sum of outer products, one for
+  // each row that the layer computes.
+  bool is_dense = false;
 
   int64_t count() const;  // elements of the whole
   // What this rank has. Its matrix in memory: first x product of the others; a vector is one row.
@@ -44,6 +47,8 @@ struct ParameterSpec {
   uint64_t stream() const;
 };
 
+class FactorRows;  // modules/factor_rows.h
+
 // Memory of what this rank has of one parameter: rows x cols. Empty while the parameter is
 // elsewhere.
 struct Parameter {
@@ -51,6 +56,9 @@ struct Parameter {
   Tensor gradient;  // backward adds to it
   // Deterministic mode, of an expert: gradients of other ranks' micro-batches, one for each rank.
   std::vector<Tensor> other_gradients = {};
+  // Where the gradient is sent as its factors, backward adds rows to these instead of adding to
+  // the gradient. Null elsewhere.
+  FactorRows* factors = nullptr;
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
   // The gradient of the micro-batches of rank number `source` among those whose rows the parameter
@@ -85,6 +93,8 @@ class ParameterTable {
   // placement.
   const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial,
                        Placement placement = {});
+  // Marks the parameter that was added last (ParameterSpec::is_dense).
+  void mark_dense() { specs_.back().is_dense = true; }
   void begin_unit(int unit) { unit_ = unit; }
   // The present unit uses a parameter of an earlier unit too: its own handle on it.
   const Parameter* share(const Parameter* parameter);
@@ -98,7 +108,11 @@ class ParameterTable {
   void set_other_gradients(int index, std::vector<Tensor> others) {
     views_.at(static_cast<size_t>(index)).other_gradients = std::move(others);
   }
+  void set_factors(int index, FactorRows* factors) {
+    views_.at(static_cast<size_t>(index)).factors = factors;
+  }
   std::deque<SharedUse>& shared_uses() { return shared_uses_; }
+  const std::deque<SharedUse>& shared_uses() const { return shared_uses_; }
   // The gradients of a parameter's shared uses that have memory of their own.
   std::vector<Tensor> gradients_apart(int index) const;
   // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.

@@ -13,6 +13,7 @@
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
 #include "training/parallel/averaging/averaging.h"
+#include "training/parallel/hooks/sufficient_factors.h"
 #include "training/parallel/rank_reducer.h"
 #include "training/pipeline/places.h"
 
@@ -81,8 +82,10 @@ AxisSet counting_axes(const Model& model, int zero_stage) {
 }
 
 StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
-                               Model& model, const MeshPlace& place) {
+                               Model& model, const MeshPlace& place,
+                               const std::vector<FactorTraffic>& factors) {
   StorageOptions storage = options.storage;
+  storage.alone = parameters_of(factors);
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
   // Along axes where ranks have the same of a parameter, the first one counts it.
@@ -114,12 +117,24 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
   return parallel;
 }
 
+// Collective.
+std::unique_ptr<CommunicationHook> make_factors(Model& model, const ParameterStorage& storage) {
+  Communicator ranks = storage.groups().ranks.front();
+  check_same_instructions(ranks);
+  return std::make_unique<SufficientFactors>(model.parameters(), storage.layout(),
+                                             storage.options().alone, storage.options().dtype,
+                                             ranks);
+}
+
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
                                                 const ReplicaOptions& options,
                                                 const pipeline::Placement& placement, Mesh& mesh,
                                                 const HookFactory& make_hook) {
   std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
-  if (hook != nullptr) {
+  made_on_all(mesh.world(), [&] { check_factors(options, model, placement, hook != nullptr); });
+  if (!storage.options().alone.empty()) {
+    hook = make_factors(model, storage);
+  } else if (hook != nullptr) {
     made_on_all(mesh.world(), [&] {
       check_compression(options, placement);
       check_scale(*hook, options);
@@ -149,16 +164,19 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
       group_(ranks_along(mesh_, kBatchAxes, placement_)),
       group_rank_(group_.rank()),
+      factors_(factor_layers(model, options_.factors,
+                             storage_options(options_, placement_, model, mesh_.place(), {}),
+                             group_.size())),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
-               storage_options(options_, placement_, model, mesh_.place())),
+               storage_options(options_, placement_, model, mesh_.place(), factors_)),
       synchronizer_(make_synchronizer(model, storage_, options, placement_, mesh_, hook)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
-      // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch; and
-      // it is compared with that of all ranks.
+      // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch,
+      // unless it has but the factors; and it is compared with that of all ranks.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
-              .measures = mesh_.size(Axis::data) == world().size() &&
+              .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&
                           synchronizer_->sums_gradients() && !has_servers()}),
       gradients_(mesh_, model, plans_, placement_, synchronizer_->sums_gradients(),
                  runner_options(options.runner, options.storage.dtype, mesh_)),

@@ -31,6 +31,7 @@
 #include "training/engine/updater.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
+#include "training/parallel/factor_layers.h"
 #include "training/parallel/mean_values.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/servers/parameter_server.h"
@@ -56,6 +57,7 @@ struct ReplicaOptions {
   StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
   SyncOptions sync;                  // how ranks keep together
+  FactorOptions factors;             // its samples are those of a step, as the trainer sets them
   SynchronizerFactory synchronizer;  // none: what the others say
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)
@@ -125,6 +127,9 @@ void check_updates(const ReplicaOptions& options, const Optimizer& optimizer);
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
+// The same for gradients that are sent as factors. `compressed`: some gradients are compressed.
+void check_factors(const ReplicaOptions& options, Model& model,
+                   const pipeline::Placement& placement, bool compressed);
 void check_rounding(const ReplicaOptions& options);
 
 // Whether ranks do not wait for each other in each step, so that all of them learn what became of
@@ -231,6 +236,8 @@ class Replica {
     return std::accumulate(bytes.begin(), bytes.end(), 0.0);
   }
   const pipeline::Placement& placement() const { return placement_; }
+  // The weights of this rank's stage whose gradients are sent as factors.
+  const std::vector<FactorTraffic>& factors() const { return factors_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }
   Mesh& mesh() { return mesh_; }
   Communicator& world() { return mesh_.world(); }
@@ -283,6 +290,7 @@ class Replica {
   pipeline::Placement placement_;
   Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded
   int group_rank_ = 0;
+  std::vector<FactorTraffic> factors_;
   ParameterStorage storage_;
   // A step's three parts: what ranks tell each other of gradients and values; gradients; new
   // values.

@@ -208,4 +208,36 @@ void check_compression(const ReplicaOptions& options, const pipeline::Placement&
                .remedy = "untie them (--untied), or leave out --compression"});
 }
 
+void check_factors(const ReplicaOptions& options, Model& model,
+                   const pipeline::Placement& placement, bool compressed) {
+  if (options.factors.layers == FactorLayers::none) return;
+  const auto refuse = [](bool found, const std::string& what, std::string_view cause,
+                         std::string_view remedy) {
+    if (!found) return;
+    throw Error(ErrorCode::invalid_argument, cat("gradients cannot be sent as factors with ", what),
+                {.where = "--factors",
+                 .cause = std::string(cause),
+                 .remedy = cat("leave out --factors, or ", remedy)});
+  };
+  const MeshPlace& mesh = model.parameters().mesh();
+  refuse(options.storage.stage > 1, cat("ZeRO stage ", options.storage.stage),
+         "ranks keep shards of gradients, and each multiplies whole ones", "give --zero 0 or 1");
+  refuse(options.sync.kind != SyncKind::allreduce, cat("--sync ", text_of(options.sync)),
+         "it does not sum the gradients of a step over all ranks", "--sync");
+  refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
+         "what ranks send each other is its affair", "the synchronizer");
+  refuse(compressed, "compression", "both replace the all-reduce of gradients", "--compression");
+  refuse(settings().get_bool("TUTTI_DETERMINISTIC"), "TUTTI_DETERMINISTIC=1",
+         "products of all ranks' rows are not summed in the order of the micro-batches",
+         "unset it");
+  refuse(mesh.size(Axis::tensor) > 1, "tensor ranks",
+         "they have parts of the layers, and of their rows", "--tp");
+  refuse(model.expert_load() != nullptr, "a model of experts",
+         "how many rows an expert has is not known before the step", "take a dense model");
+  refuse(placement.holders.size() > 1, cat("the schedule ", options.pipeline.schedule),
+         "stages with the same layers finish them in different orders", "take another schedule");
+  refuse(options.storage.backend != nullptr, "parameters in a GPU's memory",
+         "factors are kept in the host's memory", "train on the CPU");
+}
+
 }  // namespace tutti::training

@@ -6,6 +6,7 @@
 
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
+#include "training/modules/factor_rows.h"
 
 namespace tutti::training {
 namespace {
@@ -98,6 +99,8 @@ Linear::Linear(ParameterTable& table, const std::string& name, int64_t inputs, i
              table.add(name + ".weight", {outputs, inputs},
                        {Initial::Kind::normal, options.deviation}, place_of_weight(table, options)),
              inputs, outputs, options) {
+  // `weight_` was added last.
+  table.mark_dense();
   if (!options.bias) return;
   const bool by_outputs = options.chosen || options.cut == LinearCut::by_outputs;
   bias_ =
@@ -249,7 +252,9 @@ Tensor Linear::backward(Pass& pass, std::span<const Backward> layers, RowsInTurn
 void Linear::backward_weight(Pass& pass, const Saved& saved) const {
   const Tensor gradient = rows_of(weight_->gradient_of(saved.source));
   const ConstTensor dy = saved.output_gradient, x = saved.input;
-  if (cuts_outputs(pass)) {
+  if (weight_->factors != nullptr) {
+    weight_->factors->add(x, dy);
+  } else if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at) {
       multiply(pass, dy.col_range(at.first, at.count), Transpose::yes, x, Transpose::no,
                gradient.row_range(at.first, at.count), GemmMode::accumulate);

@@ -56,7 +56,7 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
                 {.cause = "ranks would sum buckets in different orders",
                  .remedy = "leave StorageOptions::shard_sums out"});
   }
-  if (hook_ != nullptr && storage.options().stage != 0) {
+  if (hook_ != nullptr && storage.options().stage > hook_->last_stage()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
                 {.remedy = "compress with stage 0, or leave compression out"});
@@ -97,7 +97,7 @@ DataParallel::~DataParallel() {
       }
       state(bucket).gather.wait();
       state(bucket).reduction.wait();
-      if (hook_ != nullptr) hook_->finish(bucket, storage_.gradients(bucket));
+      if (is_hooked(bucket)) hook_->finish(bucket, storage_.gradients(bucket));
     } catch (const std::exception&) {
       // A call that failed has ended, too.
     }
@@ -297,8 +297,11 @@ void DataParallel::launch(int bucket) {
   const CallOptions call{.deterministic = progress_.joined(bucket)};
   Communicator ranks = storage_.ranks_of(bucket);
   if (hook_ != nullptr) {
+    hook_->proceed();
+    waited_ += Clock::now() - at.reduction_started;
+  }
+  if (is_hooked(bucket)) {
     hook_->start(ranks, bucket, gradients);
-    count_bytes(bucket, hook_->payload_bytes(bucket, gradients), 2);
   } else if (storage_.options().stage == 0) {
     at.reduction = ranks.all_reduce_async(as_const(as_buffer(gradients)), as_buffer(gradients),
                                           ReduceOp::sum, call);
@@ -318,11 +321,14 @@ void DataParallel::launch(int bucket) {
 bool DataParallel::finish_first(bool blocking) {
   const int bucket = under_way_.front();
   BucketState& at = state(bucket);
-  if (!blocking && !(hook_ != nullptr ? hook_->test(bucket) : at.reduction.test())) return false;
-  if (hook_ != nullptr) {
+  if (!blocking && !(is_hooked(bucket) ? hook_->test(bucket) : at.reduction.test())) return false;
+  if (is_hooked(bucket)) {
     const Clock::time_point start = Clock::now();
-    hook_->finish(bucket, storage_.gradients(bucket));
-    waited_ += Clock::now() - start;
+    const std::chrono::nanoseconds computed = hook_->computed();
+    const Tensor gradients = storage_.gradients(bucket);
+    hook_->finish(bucket, gradients);
+    waited_ += Clock::now() - start - (hook_->computed() - computed);
+    count_bytes(bucket, hook_->payload_bytes(bucket, gradients), 2);
   } else {
     wait(at.reduction);
   }

@@ -44,12 +44,19 @@ struct HookState {
   RowKind kind = RowKind::same;
 };
 
-// Takes the place of the all-reduce of one bucket in stage 0: compression (hooks/). start() begins
-// to sum `gradients` over ranks; finish() returns when the sum is in place. Every rank starts its
-// buckets in one order and finishes them in the same order.
+// Replaces the all-reduce of buckets (hooks/). start() begins to sum `gradients` over ranks;
+// finish() returns when the sum is in place. Every rank starts its buckets in one order and
+// finishes them in the same order.
 class CommunicationHook {
  public:
   virtual ~CommunicationHook() = default;
+  // Returns true where the hook sums this bucket; the others are summed as without a hook.
+  virtual bool takes(int /*bucket*/) const { return true; }
+  // The last ZeRO stage that it works in: 0 or 1, where gradients are whole on each rank.
+  virtual int last_stage() const { return 0; }
+  // Called before any bucket is started, by all ranks in the same order: may begin collectives that
+  // buckets started before need.
+  virtual void proceed() {}
   virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
   virtual void finish(int bucket, Tensor gradients) = 0;
   // Whether a started bucket may be finished without waiting; makes progress. Buckets are then
@@ -60,8 +67,11 @@ class CommunicationHook {
   // tells what is remembered; between two steps it may be written. The arguments are start()'s.
   virtual bool remembers() const { return false; }
   virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
+  // Time of finish() that was spent computing, since construction; the rest is waiting.
+  virtual std::chrono::nanoseconds computed() const { return {}; }
   virtual int64_t bytes() const = 0;  // of memory that it holds
-  // What a rank sends and receives for the bucket, in elements' bytes: as for an all-reduce.
+  // What a rank sends and receives for the bucket that was finished last time, in elements' bytes:
+  // as for an all-reduce.
   virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
 };
 
@@ -82,7 +92,8 @@ struct DataParallelOptions {
 
 class DataParallel : public Synchronizer {
  public:
-  // `model` and `storage` outlive it. The hook is for stage 0 only (else Error(invalid_argument)).
+  // `model` and `storage` outlive it. Throws Error(invalid_argument) for a stage of ZeRO that the
+  // hook does not work in.
   DataParallel(Model& model, ParameterStorage& storage, const DataParallelOptions& options = {},
                std::unique_ptr<CommunicationHook> hook = nullptr);
 
@@ -140,6 +151,7 @@ class DataParallel : public Synchronizer {
   // The buckets that the unit's parameters are in; none for a unit that there is not.
   const std::vector<int>& buckets_of(int unit) const;
   bool holds_values() const { return storage_.whole_values(); }
+  bool is_hooked(int bucket) const { return hook_ != nullptr && hook_->takes(bucket); }
 
   void start_gather(int bucket);
   void finish_gather(int bucket);

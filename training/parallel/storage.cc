@@ -35,7 +35,8 @@ Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
                                      .first_bucket_elements = options.first_bucket_elements,
                                      .bucket_per_unit = options.stage == 3,
                                      .parameters = options.parameters,
-                                     .groups = groups.group_of});
+                                     .groups = groups.group_of,
+                                     .alone = options.alone});
 }
 
 Tensor part(Tensor whole, int64_t first, int64_t count) {

@@ -68,6 +68,7 @@ struct StorageOptions {
   // too, and counts in norms and checkpoints.
   std::optional<std::vector<int>> parameters;
   std::vector<int> copies;
+  std::vector<int> alone;  // parameters that each have a bucket of their own
 
   // Owners of a bucket among so many ranks that sum it, and which of them a rank is; negative:
   // none.

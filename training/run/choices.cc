@@ -76,6 +76,7 @@ void check_clients(const TrainOptions& options) {
 
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
   options.passes = static_cast<int64_t>(feed.passes());
+  options.factors.samples = static_cast<int64_t>(feed.batch());
   return options;
 }
 

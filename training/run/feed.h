@@ -50,7 +50,8 @@ class Feed {
   // `sets` outlive it. Throws Error(invalid_argument) for options that make no sense.
   Feed(std::vector<const DataSet*> sets, const FeedOptions& options);
 
-  uint64_t steps() const;   // of the whole run
+  uint64_t steps() const;  // of the whole run
+  uint64_t batch() const { return options_.batch; }
   uint64_t passes() const;  // the most micro-batches that any rank has in any step
   // How often each data set was gone through after so many steps; a client's own part of it.
   std::vector<double> epochs(uint64_t steps) const;

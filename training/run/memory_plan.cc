@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "training/core/layout.h"
 #include "training/optimizers/registry.h"
+#include "training/parallel/factor_layers.h"
 #include "training/parallel/gradient_sums.h"
 #include "training/pipeline/plans.h"
 
@@ -154,7 +155,8 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                         .first_bucket_elements = storage.first_bucket_elements,
                         .bucket_per_unit = storage.stage == 3,
                         .parameters = placement.parameters,
-                        .groups = std::move(table.group_of)};
+                        .groups = std::move(table.group_of),
+                        .alone = storage.alone};
   for (const AxisSet axes : table.axes) {
     const int ranks = holders * rank.ranks_along(axes);
     options.ranks.push_back(storage.owners_among(ranks));
@@ -238,7 +240,14 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
 int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
                                 int64_t& rows) const {
   const ReplicaOptions& replica = options_.replica;
-  const StorageOptions& storage = replica.storage;
+  const bool one_order = stage.placement.holders.size() == 1;
+  const bool one_pass = passes_ == 1 && one_order;
+  StorageOptions storage = replica.storage;
+  storage.one_pass = one_pass;
+  storage.parameters = stage.placement.parameters;
+  storage.alone = parameters_of(factor_layers(
+      model_, {replica.factors.layers, static_cast<int64_t>(options_.batch)}, storage,
+      static_cast<int>(stage.placement.holders.size()) * rank.ranks_along(kBatchAxes)));
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   std::vector<int> owners;
   const Layout layout =
@@ -255,8 +264,6 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
     kind += (whole ? used : owned) * bytes_of(dtype);
     bytes.padding += (whole ? layout.size - used : owned_size - owned) * bytes_of(dtype);
   };
-  const bool one_order = stage.placement.holders.size() == 1;
-  const bool one_pass = passes_ == 1 && one_order;
   const bool masters =
       (storage.dtype != DType::f32 && !replica.stochastic_rounding) || storage.masters_apart;
   const DType gradients = one_pass ? storage.dtype : DType::f32;

@@ -332,6 +332,14 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "do not overlap gradient all-reduce with backward")
       .flag("--no-overlap", false);
   schema
+      .add("parallel.factors", replica.factors.layers,
+           {{"none", FactorLayers::none},
+            {"auto", FactorLayers::automatic},
+            {"all", FactorLayers::all}},
+           "send the weight gradients of dense layers as their two factors, which each rank "
+           "multiplies: none; where that is fewer bytes (auto); all (ZeRO stages 0 and 1)")
+      .show_default();
+  schema
       .add("parallel.shard_files", replica.storage.shard_files,
            "ps, ssp and async: keep servers' values and optimizer states in files in this "
            "directory, mapped into memory; they are gone when the run ends")

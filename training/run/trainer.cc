@@ -445,6 +445,7 @@ TrainResult Trainer::Loop::finish() {
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
+  result.factors = replica_.factors();
   finished_ = true;
   return result;
 }

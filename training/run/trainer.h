@@ -66,13 +66,14 @@ struct TrainResult {
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h
   PipelineReport pipeline;
-  uint64_t resumed_at = 0;        // the step that was loaded; 0: none
-  uint64_t step = 0;              // the last one that was done
-  std::vector<double> epochs;     // how often each data set was gone through, in all
-  int checkpoints = 0;            // that were saved here
-  double checkpoint_seconds = 0;  // of this rank's time that training stood still for them
-  std::string run;                // its identity; empty without a checkpoint directory
-  int stopped_by = 0;             // what stop_requested() said
+  std::vector<FactorTraffic> factors;  // weights of this rank's stage: Replica::factors()
+  uint64_t resumed_at = 0;             // the step that was loaded; 0: none
+  uint64_t step = 0;                   // the last one that was done
+  std::vector<double> epochs;          // how often each data set was gone through, in all
+  int checkpoints = 0;                 // that were saved here
+  double checkpoint_seconds = 0;       // of this rank's time that training stood still for them
+  std::string run;                     // its identity; empty without a checkpoint directory
+  int stopped_by = 0;                  // what stop_requested() said
 };
 
 // One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same

@@ -137,6 +137,11 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
     all["workers"].push_back(std::move(worker));
   }
   if (!result.digest.empty()) all["digest"] = result.digest;
+  for (const FactorTraffic& layer : result.factors) {
+    all["factors"][layer.name] = {{"rows", layer.rows},
+                                  {"bytes", layer.factor_bytes},
+                                  {"gradient_bytes", layer.gradient_bytes}};
+  }
   all["resumed_at"] = result.resumed_at;
   all["epochs"] = result.epochs;
   if (!result.run.empty()) all["run"] = result.run;

@@ -178,7 +178,9 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   check_averages(replica, sums_over_others(model, placement), stages * mesh.tensor);
   const auto others = static_cast<int>(stages * mesh.of_a_sample() * mesh.expert);
   check_servers(replica, data_ranks * others, others > 1);
-  if (options.training.compression != Compression::none) {
+  const bool compresses = options.training.compression != Compression::none;
+  check_factors(replica, model, placement, compresses);
+  if (compresses) {
     check_compression(replica, placement);
     check_patterns(options.training.compression_only, model.parameters().specs());
   }

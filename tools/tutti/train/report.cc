@@ -113,6 +113,18 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
   std::printf("\n");
 }
 
+void print_factors(const std::vector<training::FactorTraffic>& layers) {
+  if (layers.empty()) return;
+  double sent = 0, gradients = 0;
+  for (const training::FactorTraffic& layer : layers) {
+    sent += layer.factor_bytes;
+    gradients += layer.gradient_bytes;
+  }
+  std::printf("factors          of %zu weight gradients: a rank sends %s a step, not %s\n",
+              layers.size(), readable_bytes(static_cast<int64_t>(sent)).c_str(),
+              readable_bytes(static_cast<int64_t>(gradients)).c_str());
+}
+
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model) {
   if (report.cut.empty()) return;

@@ -41,6 +41,7 @@ class Progress {
 
 // `process_bytes`: of the process, by proportional set size.
 void print_memory(const training::MemoryReport& memory, int64_t process_bytes, int rank = 0);
+void print_factors(const std::vector<training::FactorTraffic>& layers);
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model);
 // "1.2 MB"

@@ -182,6 +182,7 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   print_result(session.data(), result, units, unit, ranks);
   print_epochs(result.epochs, session.options());
   print_pipeline(result.pipeline, replica.pipeline, model);
+  print_factors(result.factors);
   Json last = json_of(result, session.data(), units, ranks);
   if (const std::string& mix = session.options().mix; !mix.empty()) last["mix"] = mix;
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);

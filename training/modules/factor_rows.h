@@ -1,0 +1,54 @@
+// The two factors of a dense layer's weight gradient, which is dY^T X: rows of the layer's input X
+// and of its output's gradient dY, side by side in the order in which backward adds them.
+//
+//   row 0   | x_0 (inputs) | dy_0 (outputs) |
+//   row 1   | x_1          | dy_1           |
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "training/core/tensor.h"
+
+namespace tutti::training {
+
+class FactorRows {
+ public:
+  using Allocate = std::function<std::shared_ptr<std::byte[]>(size_t bytes)>;
+
+  // Rows are kept in `dtype`, in memory from `allocate`, which grows with the number of rows.
+  FactorRows(int64_t inputs, int64_t outputs, DType dtype, Allocate allocate);
+
+  // Copies the rows of both, which are as many.
+  void add(ConstTensor input, ConstTensor output_gradient);
+  // The memory stays for the next rows.
+  void clear() { rows_ = 0; }
+
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return inputs_ + outputs_; }
+  DType dtype() const { return dtype_; }
+  // rows x (inputs + outputs); valid until the next add().
+  ConstTensor all() const { return tensor(rows_); }
+  int64_t bytes() const { return capacity_ * row_bytes(); }
+
+  // Writes the sum over the rows of dy^T x to `gradient`, outputs x inputs. `rows`: as all() has
+  // them, of any number of ranks.
+  static void multiply(ConstTensor rows, Tensor gradient);
+
+ private:
+  int64_t row_bytes() const { return width() * static_cast<int64_t>(size_of(dtype_)); }
+  Tensor tensor(int64_t rows) const { return tensor_at(memory_.get(), dtype_, rows, width()); }
+  void reserve(int64_t rows);
+
+  int64_t inputs_;
+  int64_t outputs_;
+  DType dtype_;
+  Allocate allocate_;
+  std::shared_ptr<std::byte[]> memory_;
+  int64_t rows_ = 0;
+  int64_t capacity_ = 0;
+};
+
+}  // namespace tutti::training

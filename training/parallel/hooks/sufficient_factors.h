@@ -1,0 +1,72 @@
+// Weight gradients of dense layers are sent as their factors (parallel/factor_layers.h): ranks
+// gather each other's rows, and each multiplies all of them in the order of the ranks.
+//
+//   backward    | rows of each micro-batch are kept (modules/factor_rows.h)
+//   start()     | ranks tell each other their numbers of rows, which may differ, or be 0
+//   proceed()   | ranks gather the rows
+//   finish()    | each rank computes dY^T X of all rows
+//
+// All ranks compute the same product, so that they have the same bits where their processors have
+// the same instruction set.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "training/modules/factor_rows.h"
+#include "training/parallel/data_parallel.h"
+
+namespace tutti::training {
+
+class SufficientFactors : public CommunicationHook {
+ public:
+  // `parameters` each have a bucket of their own in `layout`; activations are of type `dtype`.
+  // `table` outlives it: its parameters are pointed at the hook's rows.
+  SufficientFactors(ParameterTable& table, const Layout& layout, const std::vector<int>& parameters,
+                    DType dtype, Communicator ranks);
+  ~SufficientFactors() override;
+  SufficientFactors(const SufficientFactors&) = delete;
+  SufficientFactors& operator=(const SufficientFactors&) = delete;
+
+  bool takes(int bucket) const override { return layers_[static_cast<size_t>(bucket)] != nullptr; }
+  int last_stage() const override { return 1; }
+  void proceed() override;
+  void start(Communicator& communicator, int bucket, Tensor gradients) override;
+  void finish(int bucket, Tensor gradients) override;
+  bool test(int bucket) override;
+  std::chrono::nanoseconds computed() const override { return computed_; }
+  int64_t bytes() const override;
+  int64_t payload_bytes(int bucket, Tensor gradients) const override;
+
+ private:
+  struct Layer {
+    int parameter;
+    int64_t outputs;
+    int64_t inputs;
+    FactorRows own;
+    Communicator ranks = {};
+    int64_t own_rows = 0;              // sent to all
+    std::vector<int64_t> counts = {};  // rows of each rank
+    Work counting = {};
+    bool gathers = false;  // the counts are known
+    Work gather = {};
+    int64_t rows = 0;  // of all ranks
+    Memory<std::byte> memory = nullptr;
+    int64_t memory_bytes = 0;
+  };
+  Layer& layer(int bucket) { return *layers_.at(static_cast<size_t>(bucket)); }
+  static void gather(Layer& layer);
+
+  ParameterTable& table_;
+  std::vector<std::unique_ptr<Layer>> layers_;  // by bucket; null: not taken
+  Layer* counted_ = nullptr;                    // the one whose rows are not gathered yet
+  std::chrono::nanoseconds computed_{0};
+};
+
+// Collective. Throws Error(unsupported) on all ranks where their processors compute with different
+// instruction sets: products would differ in their last bits.
+void check_same_instructions(Communicator& ranks);
+
+}  // namespace tutti::training

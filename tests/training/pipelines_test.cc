@@ -166,6 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
         Group{.data = 2, .dtype = DType::bf16, .batch = 3, .optimizer = "lamb", .tied = false},
         Group{.data = 3, .batch = 2, .optimizer = "lars"},
         Group{.data = 2, .batch = 4, .optimizer = "muon"},
+        Group{.data = 2, .batch = 3, .optimizer = "adamw8bit"},
         Group{.data = 3,
               .dtype = DType::bf16,
               .batch = 11,

@@ -33,6 +33,10 @@ class StateVisitor {
   // Of each owned piece of a parameter 1 x count elements: the tensor KIND.PARAMETER.
   using ValuesOf = std::function<Tensor(const OwnedPiece&)>;
   virtual void pieces(const std::string& kind, const ValuesOf& values_of) = 0;
+  // An element for each block of `block` elements of an owned piece's parameter, which no piece and
+  // no slice cuts: the tensor KIND.PARAMETER of one dimension. Parameters whose values are empty
+  // have none.
+  virtual void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) = 0;
   // 1 x count of f32, or of a narrower type.
   virtual void row(const std::string& name, Tensor values, RowKind kind) = 0;
 };

@@ -120,7 +120,7 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
 bool sums_over_others(const Model& model, const pipeline::Placement& placement);
 // The same for parameter servers, on so many ranks.
 void check_servers(const ReplicaOptions& options, int ranks, bool cut);
-void check_updates(const ReplicaOptions& options, const Optimizer& optimizer);
+void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer);
 // The same for what a model's experts need.
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);

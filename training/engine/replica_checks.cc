@@ -130,7 +130,17 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
          "both would say when values change", "the synchronizer");
 }
 
-void check_updates(const ReplicaOptions& options, const Optimizer& optimizer) {
+void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer) {
+  const auto is_quantised = [&](const ParameterSpec& spec) {
+    return optimizer.state_format(spec) != StateFormat::f32;
+  };
+  if (options.sync.has_own_values() &&
+      std::ranges::any_of(model.parameters().specs(), is_quantised)) {
+    throw Error(ErrorCode::unsupported,
+                cat(text_of(options.sync), " does not go with states of 8 bits"),
+                {.cause = "ranks' states differ, and another number of ranks could not resume",
+                 .remedy = "give --optimizer adamw"});
+  }
   if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;
   throw Error(ErrorCode::invalid_argument,
               cat(text_of(options.sync), " does not go with this optimizer"),

@@ -16,6 +16,7 @@
 #include "training/core/tensor.h"
 #include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/norm_reducer.h"
+#include "training/optimizers/state_format.h"
 
 namespace tutti::training {
 
@@ -52,18 +53,25 @@ void check_option(bool good, std::string_view option, double value, std::string_
 class Optimizer {
  public:
   // Flat fp32 arrays, zero at the start and owned by the caller, one for each of state_names():
-  // state of element i of a piece is at piece.owned_offset + i.
+  // the state of a piece is at its first_state(), in the parameter's format.
   using States = std::span<const std::span<float>>;
 
   virtual ~Optimizer() = default;
   // As PyTorch calls them; two at most.
   virtual std::vector<std::string> state_names() const = 0;
+  // How the states of a parameter are stored. Throws Error(unsupported) for one that is cut over an
+  // axis of the mesh at places where this optimizer does not work.
+  virtual StateFormat state_format(const ParameterSpec& /*spec*/) const { return StateFormat::f32; }
+  // Elements: no aligned block of so many of a parameter may be cut by the end of a piece.
+  virtual int64_t alignment() const { return kAlignment; }
   // Whether an element's update needs nothing of others: then owners may update at different times,
   // without a word to each other.
   virtual bool is_elementwise() const { return true; }
   // Whether an update is the gradient times the learning rate, and what earlier ones left: sums of
   // updates by parts of a gradient are then the update by all of it.
   virtual bool adds_gradients() const { return false; }
+  // Sets where the states of each piece are. Returns the floats that one state of all of them has.
+  int64_t place_states(std::span<OwnedPiece> pieces) const;
   // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, Muon
   // `options.matrices` twice: collective calls. Throws Error(invalid_argument) before anything has
   // changed if sizes or types do not fit together.

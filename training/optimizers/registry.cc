@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/optimizers/adamw.h"
+#include "training/optimizers/adamw8bit.h"
 #include "training/optimizers/lamb.h"
 #include "training/optimizers/lars.h"
 #include "training/optimizers/muon.h"
@@ -15,7 +16,7 @@ namespace tutti::training {
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
-      adamw_kind(), sgd_kind(), lamb_kind(), lars_kind(), muon_kind(),
+      adamw_kind(), adamw8bit_kind(), sgd_kind(), lamb_kind(), lars_kind(), muon_kind(),
   };
   return kinds;
 }

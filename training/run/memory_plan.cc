@@ -153,6 +153,7 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                         .bucket_elements = storage.bucket_elements,
                         .first_bucket_elements = storage.first_bucket_elements,
                         .bucket_per_unit = storage.stage == 3,
+                        .alignment = storage.alignment,
                         .parameters = placement.parameters,
                         .groups = std::move(table.group_of)};
   for (const AxisSet axes : table.axes) {
@@ -163,8 +164,10 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
   return options;
 }
 
-TrainOptions with_shards_of_servers(TrainOptions options) {
+// As a replica makes them of these.
+TrainOptions completed(TrainOptions options, const Optimizer& optimizer) {
   options.replica = with_shards(options.replica);
+  options.replica.storage.alignment = optimizer.alignment();
   return options;
 }
 
@@ -181,7 +184,8 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
                        int64_t passes, pipeline::Profile profile)
     : model_(model),
       batch_(batch),
-      options_(with_shards_of_servers(options)),
+      optimizer_(make_optimizer(options.optimizer)),
+      options_(completed(options, *optimizer_)),
       passes_(passes),
       profile_(std::move(profile)) {
   const PipelineOptions& pipeline = options.replica.pipeline;
@@ -236,7 +240,7 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
 }
 
 int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
-                                int64_t& rows) const {
+                                int64_t& rows, int64_t& states) const {
   const ReplicaOptions& replica = options_.replica;
   const StorageOptions& storage = replica.storage;
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -247,7 +251,11 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   for (const Slot& slot : layout.slots) used += slot.count;
   const bool owns = owners.front() >= 0;
   if (owns) {
-    for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
+    for (const Piece& piece : layout.pieces(owners)) {
+      const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
+      owned += piece.count;
+      states += state_floats(optimizer_->state_format(spec), piece.count) * bytes_of(DType::f32);
+    }
   }
   const int64_t owned_size = owns ? layout.owned_size : 0;
 
@@ -289,8 +297,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
 int64_t MemoryPlan::own_writes() const {
   const ReplicaOptions& replica = options_.replica;
   const bool keeps = replica.sync.bound > 0 && !replica.clip &&
-                     replica.storage.dtype == DType::f32 &&
-                     make_optimizer(options_.optimizer)->adds_gradients();
+                     replica.storage.dtype == DType::f32 && optimizer_->adds_gradients();
   if (!keeps) return 0;
   const uint64_t steps = (options_.samples + options_.batch - 1) / options_.batch;
   const auto of_a_stretch = static_cast<int64_t>(next_flush(options_, 1, steps));
@@ -301,10 +308,9 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   const Stage& stage = stages_[static_cast<size_t>(rank.place(Axis::pipeline))];
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
-  const int64_t owned = add_storage(stage, rank, report.storage, report.compression);
-  const auto states =
-      static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
-  report.optimizer = states * owned * bytes_of(DType::f32);
+  int64_t state_bytes = 0;  // of one state
+  const int64_t owned = add_storage(stage, rank, report.storage, report.compression, state_bytes);
+  report.optimizer = state_bytes * std::ssize(optimizer_->state_names());
   if (options_.async_checkpoint) {
     const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);

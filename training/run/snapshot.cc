@@ -90,6 +90,16 @@ class Saver : public StateVisitor {
                        values_of(piece), piece.spec->slice()});
     }
   }
+  void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) override {
+    if (!replica_.saves()) return;
+    for (const OwnedPiece& piece : replica_.owned()) {
+      const Tensor values = piece.copy ? Tensor() : values_of(piece);
+      if (values.empty()) continue;
+      const Slice slice = piece.spec->slice().in_blocks(block).value();
+      saved.push_back({kind + "." + piece.spec->name, slice.whole_shape(),
+                       piece.piece.first / block, values, slice});
+    }
+  }
   void row(const std::string& row, Tensor values, RowKind kind) override {
     const RowName name(replica_, row);
     if (!name.of_each_tensor_rank && !replica_.first_of_model()) return;
@@ -132,6 +142,17 @@ class StateLoader : public StateVisitor {
       const std::string name = kind + "." + piece.spec->name;
       stored(source_, name, piece.spec->shape);
       read_slice(source_, name, piece.spec->slice(), piece.piece.first, values_of(piece));
+    }
+  }
+  void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) override {
+    if (values_alone) return;
+    for (const OwnedPiece& piece : replica_.owned()) {
+      const Tensor values = values_of(piece);
+      if (values.empty()) continue;
+      const std::string name = kind + "." + piece.spec->name;
+      const Slice slice = piece.spec->slice().in_blocks(block).value();
+      stored(source_, name, slice.whole_shape());
+      read_slice(source_, name, slice, piece.piece.first / block, values);
     }
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {

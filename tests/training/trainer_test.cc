@@ -319,17 +319,25 @@ TEST_P(RoundedStages, ARunWithoutMastersResumesToTheSameBits) {
   EXPECT_EQ(checkpoint.find("model.wte.weight")->dtype, DType::bf16);
 }
 
-// Codes and scales; the model's smaller parameters have states in f32.
-TEST_F(Checkpoints, ARunWithStatesOf8BitsResumesToTheSameBitsInAnyStage) {
+class OtherStates : public Checkpoints, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Optimizers, OtherStates, ::testing::Values("adamw8bit", "adafactor"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Codes and scales, and states of whole parameters.
+TEST_P(OtherStates, ARunResumesToTheSameBitsInAnyStage) {
   const Deterministic deterministic;
   TrainOptions options = options_of(10, 2);
-  options.optimizer = {{"name", "adamw8bit"}};
+  options.optimizer = {{"name", GetParam()}};
   expect_to_resume(options);
   const Checkpoint checkpoint = Checkpoint::open(path("whole"));
-  EXPECT_EQ(checkpoint.find("optimizer.exp_avg.wte.weight")->dtype, DType::u8);
-  EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_absmax.wte.weight")->shape,
-              ElementsAre(256 * 32 / 256));
-  EXPECT_EQ(checkpoint.find("optimizer.exp_avg.ln_f.weight")->dtype, DType::f32);
+  if (GetParam() == std::string("adamw8bit")) {
+    EXPECT_EQ(checkpoint.find("optimizer.exp_avg.wte.weight")->dtype, DType::u8);
+    EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_absmax.wte.weight")->shape,
+                ElementsAre(256 * 32 / 256));
+    EXPECT_EQ(checkpoint.find("optimizer.exp_avg.ln_f.weight")->dtype, DType::f32);
+  } else {
+    EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_row.wte.weight")->shape, ElementsAre(256));
+  }
 
   options.schedule.decay = LearningRateSchedule::Decay::constant;
   TrainOptions longer = options;
@@ -397,6 +405,7 @@ class Rows : public StateVisitor {
   void number(const std::string&, int64_t&, int64_t) override {}
   void pieces(const std::string&, const ValuesOf&) override {}
   void blocks(const std::string&, int64_t, const ValuesOf&) override {}
+  void whole(const std::string&, int, const std::vector<int64_t>&, Tensor) override {}
   void row(const std::string& name, Tensor values, RowKind kind) override {
     const auto all = values.values<float>();
     (kind == RowKind::same ? alike : own)[name].assign(all.begin(), all.end());

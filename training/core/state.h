@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "training/core/owned_piece.h"
 #include "training/core/tensor.h"
@@ -37,6 +38,10 @@ class StateVisitor {
   // no slice cuts: the tensor KIND.PARAMETER of one dimension. Parameters whose values are empty
   // have none.
   virtual void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) = 0;
+  // Of a parameter 1 x count elements, which this rank alone has of those that share it out: the
+  // tensor KIND.PARAMETER of that shape.
+  virtual void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
+                     Tensor values) = 0;
   // 1 x count of f32, or of a narrower type.
   virtual void row(const std::string& name, Tensor values, RowKind kind) = 0;
 };

@@ -89,7 +89,9 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
   // Along axes where ranks have the same of a parameter, the first one counts it.
   for (const int parameter : placement.parameters) {
     const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    optimizer.state_format(spec);  // throws for cuts that it cannot work with
+    // Both throw for cuts that the optimizer cannot work with.
+    optimizer.state_format(spec);
+    optimizer.whole_states(spec, static_cast<int>(model.units().size()));
     const Placement& its = spec.placement;
     const AxisSet others = its.cut_over() | (storage.stage > 0 ? its.summed_over() : AxisSet());
     if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;

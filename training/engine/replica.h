@@ -198,6 +198,9 @@ class Replica {
   // Collective.
   void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
+  const ParameterSpec& spec(int parameter) const {
+    return model_.parameters().specs()[static_cast<size_t>(parameter)];
+  }
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }

@@ -131,14 +131,15 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
 }
 
 void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer) {
-  const auto is_quantised = [&](const ParameterSpec& spec) {
-    return optimizer.state_format(spec) != StateFormat::f32;
+  const auto has_other_states = [&](const ParameterSpec& spec) {
+    return optimizer.state_format(spec) != StateFormat::f32 ||
+           !optimizer.whole_states(spec, static_cast<int>(model.units().size())).empty();
   };
   if (options.sync.has_own_values() &&
-      std::ranges::any_of(model.parameters().specs(), is_quantised)) {
+      std::ranges::any_of(model.parameters().specs(), has_other_states)) {
     throw Error(ErrorCode::unsupported,
-                cat(text_of(options.sync), " does not go with states of 8 bits"),
-                {.cause = "ranks' states differ, and another number of ranks could not resume",
+                cat(text_of(options.sync), " does not go with this optimizer"),
+                {.cause = "a state in 8 bits or of whole matrices cannot be averaged over ranks",
                  .remedy = "give --optimizer adamw"});
   }
   if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;

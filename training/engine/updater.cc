@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/optimizers/whole_matrices.h"
 
 namespace tutti::training {
 namespace {
@@ -33,7 +35,22 @@ Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterSt
   if (storage.options().stage > 0) {
     matrices_.emplace(group, storage.layout(), model.parameters().specs());
   }
+  make_whole_states();
   if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
+}
+
+void Updater::make_whole_states() {
+  const auto states_of = [&](const ParameterSpec& spec) {
+    return optimizer_->whole_states(spec, static_cast<int>(model_.units().size()));
+  };
+  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
+  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
+  if (std::ranges::none_of(specs, has_states)) return;
+  const std::vector<int> here =
+      computed_here(storage_.owned(), has_states, matrices_ ? &*matrices_ : nullptr);
+  whole_states_ = WholeStates(specs, here, states_of);
+  whole_memory_ = storage_.allocate_floats(whole_states_.floats());
+  whole_states_.set_memory(whole_memory_.get());
 }
 
 double Updater::update(std::span<const OwnedPiece> pieces, double learning_rate,
@@ -77,6 +94,7 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
                     .parameters = model_.parameters().size(),
                     .units = static_cast<int>(model_.units().size()),
                     .matrices = matrices_ ? &*matrices_ : nullptr,
+                    .whole = &whole_states_,
                     .stochastic_rounding = options_.stochastic_rounding,
                     .seed = options_.seed},
                    reducer);
@@ -86,6 +104,7 @@ void Updater::restart() {
   for (const Memory<float>& state : states_) {
     std::fill_n(state.get(), state_floats_, 0.0F);
   }
+  std::fill_n(whole_memory_.get(), whole_states_.floats(), 0.0F);
   updates_ = 0;
 }
 
@@ -126,7 +145,8 @@ int64_t Updater::bytes() const {
   for (const OwnedPiece& piece : storage_.owned()) {
     floats += state_floats(optimizer_->state_format(*piece.spec), piece.piece.count);
   }
-  return floats * static_cast<int64_t>(states_.size() * sizeof(float));
+  floats *= std::ssize(states_);
+  return (floats + whole_states_.floats()) * static_cast<int64_t>(sizeof(float));
 }
 
 void Updater::visit_state(StateVisitor& visitor) {
@@ -135,6 +155,11 @@ void Updater::visit_state(StateVisitor& visitor) {
     visitor.pieces(kinds[state], [&](const OwnedPiece& piece) { return state_of(piece, state); });
     visitor.blocks(kinds[state] + "_absmax", kStateBlock,
                    [&](const OwnedPiece& piece) { return scales_of(piece, state); });
+  }
+  for (const WholeStates::Place& place : whole_states_.places()) {
+    const std::span<float> values = whole_states_.at(place);
+    visitor.whole("optimizer." + place.state.name, place.parameter, place.state.shape,
+                  tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
   }
   // Without skipped steps, as in a checkpoint that does not say, each made one.
   visitor.number("updates", updates_, visitor.step());

@@ -72,15 +72,18 @@ class Updater {
   // What the codes of each block of a piece are multiplied by; empty where the state has none.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
+  void make_whole_states();
   void step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
             NormReducer& reducer);
 
   std::unique_ptr<Optimizer> optimizer_;
   Model& model_;
-  const ParameterStorage& storage_;
+  ParameterStorage& storage_;
   UpdaterOptions options_;
   std::vector<Memory<float>> states_;  // of state_floats_ each
   int64_t state_floats_ = 0;
+  WholeStates whole_states_;
+  Memory<float> whole_memory_;
   std::map<int64_t, int64_t> first_states_;  // of pieces, by their owned_offset
   std::optional<RankMatrices> matrices_;     // of what is sharded
   std::optional<LossScaler> scaler_;

@@ -78,7 +78,11 @@ void Optimizer::step(std::span<const OwnedPiece> pieces, States states, const St
                 {.cause = "state of another optimizer, or of one with other options",
                  .remedy = "give one array for each of state_names()"});
   }
-  for (const OwnedPiece& piece : pieces) check(piece, *this, states);
+  for (const OwnedPiece& piece : pieces) {
+    check(piece, *this, states);
+    require(options.whole != nullptr || whole_states(*piece.spec, options.units).empty(), piece,
+            "no states of whole parameters", "set whole");
+  }
   update(pieces, states, options, reducer);
 }
 

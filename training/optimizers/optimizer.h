@@ -17,6 +17,7 @@
 #include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/norm_reducer.h"
 #include "training/optimizers/state_format.h"
+#include "training/optimizers/whole_states.h"
 
 namespace tutti::training {
 
@@ -31,6 +32,8 @@ struct StepOptions {
   int units = 0;
   // Where owners have parts of matrices; none: they have all of them. Muon needs it.
   MatrixExchange* matrices = nullptr;
+  // The states of the parameters that this owner computes, of an optimizer that has whole_states().
+  const WholeStates* whole = nullptr;
   // Values in bf16 are rounded up or down by chance, as a function of seed, step, the parameter's
   // name and the element. Without masters this should be on: rounding to nearest loses updates
   // below half a unit of the last place. Other types are rounded to nearest even.
@@ -64,6 +67,11 @@ class Optimizer {
   virtual StateFormat state_format(const ParameterSpec& /*spec*/) const { return StateFormat::f32; }
   // Elements: no aligned block of so many of a parameter may be cut by the end of a piece.
   virtual int64_t alignment() const { return kAlignment; }
+  // The states that the owner who computes a parameter (computed_here()) has of it as a whole, in a
+  // model of so many units. Throws as state_format() does.
+  virtual std::vector<WholeState> whole_states(const ParameterSpec& /*spec*/, int /*units*/) const {
+    return {};
+  }
   // Whether an element's update needs nothing of others: then owners may update at different times,
   // without a word to each other.
   virtual bool is_elementwise() const { return true; }

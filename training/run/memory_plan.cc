@@ -7,9 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/settings.h"
 #include "training/core/layout.h"
+#include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/registry.h"
+#include "training/optimizers/whole_matrices.h"
 #include "training/parallel/gradient_sums.h"
 #include "training/pipeline/plans.h"
 
@@ -164,6 +167,31 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
   return options;
 }
 
+// The pieces of the owners of a layout, for who computes what.
+class PlannedMatrices : public MatrixExchange {
+ public:
+  PlannedMatrices(const Layout& layout, const std::vector<ParameterSpec>& specs, int owners,
+                  int self)
+      : layout_(layout), specs_(specs), owners_(owners), self_(self) {}
+
+  int owners() const override { return owners_; }
+  int self() const override { return self_; }
+  std::vector<Piece> pieces(int owner) const override { return layout_.pieces({owner}); }
+  const ParameterSpec& spec(int parameter) const override {
+    return specs_[static_cast<size_t>(parameter)];
+  }
+  void exchange(std::span<const float>, std::span<const int64_t>, std::span<float>,
+                std::span<const int64_t>) override {
+    throw Error(ErrorCode::internal, "a plan has no ranks that exchange matrices");
+  }
+
+ private:
+  const Layout& layout_;
+  const std::vector<ParameterSpec>& specs_;
+  int owners_;
+  int self_;
+};
+
 // As a replica makes them of these.
 TrainOptions completed(TrainOptions options, const Optimizer& optimizer) {
   options.replica = with_shards(options.replica);
@@ -240,7 +268,7 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
 }
 
 int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
-                                int64_t& rows, int64_t& states) const {
+                                int64_t& rows, StateBytes& states) const {
   const ReplicaOptions& replica = options_.replica;
   const StorageOptions& storage = replica.storage;
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -251,10 +279,13 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   for (const Slot& slot : layout.slots) used += slot.count;
   const bool owns = owners.front() >= 0;
   if (owns) {
-    for (const Piece& piece : layout.pieces(owners)) {
+    const std::vector<Piece> pieces = layout.pieces(owners);
+    states.whole = whole_state_bytes(layout, pieces, owners.front());
+    for (const Piece& piece : pieces) {
       const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
       owned += piece.count;
-      states += state_floats(optimizer_->state_format(spec), piece.count) * bytes_of(DType::f32);
+      states.each +=
+          state_floats(optimizer_->state_format(spec), piece.count) * bytes_of(DType::f32);
     }
   }
   const int64_t owned_size = owns ? layout.owned_size : 0;
@@ -293,6 +324,25 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   return owned;
 }
 
+// States of the parameters of this layout that owner number `self` computes as a whole.
+int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own,
+                                      int self) const {
+  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
+  const auto states_of = [&](const ParameterSpec& spec) {
+    return optimizer_->whole_states(spec, static_cast<int>(model_.units().size()));
+  };
+  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
+  if (std::ranges::none_of(specs, has_states)) return 0;
+  if (layout.buckets.empty()) return 0;
+  const PlannedMatrices matrices(layout, specs, layout.buckets.front().ranks, self);
+  std::vector<OwnedPiece> pieces;
+  for (const Piece& piece : own) {
+    pieces.push_back({.piece = piece, .spec = &matrices.spec(piece.parameter)});
+  }
+  const std::vector<int> here = computed_here(pieces, has_states, &matrices);
+  return WholeStates(specs, here, states_of).floats() * bytes_of(DType::f32);
+}
+
 // Gradients that a worker of ssp keeps until servers have them, at most.
 int64_t MemoryPlan::own_writes() const {
   const ReplicaOptions& replica = options_.replica;
@@ -308,9 +358,9 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   const Stage& stage = stages_[static_cast<size_t>(rank.place(Axis::pipeline))];
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
-  int64_t state_bytes = 0;  // of one state
-  const int64_t owned = add_storage(stage, rank, report.storage, report.compression, state_bytes);
-  report.optimizer = state_bytes * std::ssize(optimizer_->state_names());
+  StateBytes states;
+  const int64_t owned = add_storage(stage, rank, report.storage, report.compression, states);
+  report.optimizer = states.each * std::ssize(optimizer_->state_names()) + states.whole;
   if (options_.async_checkpoint) {
     const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);

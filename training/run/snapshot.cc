@@ -68,6 +68,10 @@ struct RowName {
   bool of_each_tensor_rank = false;
 };
 
+std::string name_of(const Replica& replica, const std::string& kind, int parameter) {
+  return kind + "." + replica.spec(parameter).name;
+}
+
 class Saver : public StateVisitor {
  public:
   Saver(Replica& replica, int64_t step, Json& state)
@@ -99,6 +103,12 @@ class Saver : public StateVisitor {
       saved.push_back({kind + "." + piece.spec->name, slice.whole_shape(),
                        piece.piece.first / block, values, slice});
     }
+  }
+  void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
+             Tensor values) override {
+    const std::vector<int>& copies = replica_.storage().options().copies;
+    if (!replica_.saves() || std::ranges::count(copies, parameter) > 0) return;
+    saved.push_back({name_of(replica_, kind, parameter), shape, 0, values});
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
     const RowName name(replica_, row);
@@ -154,6 +164,13 @@ class StateLoader : public StateVisitor {
       stored(source_, name, slice.whole_shape());
       read_slice(source_, name, slice, piece.piece.first / block, values);
     }
+  }
+  void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
+             Tensor values) override {
+    if (values_alone) return;
+    const std::string name = name_of(replica_, kind, parameter);
+    stored(source_, name, shape);
+    source_.read(name, 0, values);
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
     const std::string name = RowName(replica_, row).text;

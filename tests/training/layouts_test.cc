@@ -144,7 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{2, DType::f16, 5, "lamb"}, Group{3, DType::f32, 5, "muon"},
                       Group{2, DType::bf16, 4, "muon"}, Group{3, DType::f32, 5, "adamw8bit"},
                       Group{2, DType::bf16, 4, "adamw8bit"}, Group{3, DType::f32, 5, "adafactor"},
-                      Group{4, DType::f32, 4, "lars", 0.1}, Group{2, DType::bf16, 2, "adamw", 0.1},
+                      Group{3, DType::f32, 5, "soap"}, Group{4, DType::f32, 4, "lars", 0.1},
+                      Group{2, DType::bf16, 2, "adamw", 0.1},
                       Group{2, DType::f32, 5, "adamw", 0.1, true},
                       Group{3, DType::f16, 5, "adamw", 0.1}),
     [](const auto& info) { return name_of(info.param); });

@@ -320,7 +320,8 @@ TEST_P(RoundedStages, ARunWithoutMastersResumesToTheSameBits) {
 }
 
 class OtherStates : public Checkpoints, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Optimizers, OtherStates, ::testing::Values("adamw8bit", "adafactor"),
+INSTANTIATE_TEST_SUITE_P(Optimizers, OtherStates,
+                         ::testing::Values("adamw8bit", "adafactor", "soap"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Codes and scales, and states of whole parameters.
@@ -335,6 +336,8 @@ TEST_P(OtherStates, ARunResumesToTheSameBitsInAnyStage) {
     EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_absmax.wte.weight")->shape,
                 ElementsAre(256 * 32 / 256));
     EXPECT_EQ(checkpoint.find("optimizer.exp_avg.ln_f.weight")->dtype, DType::f32);
+  } else if (GetParam() == std::string("soap")) {
+    EXPECT_THAT(checkpoint.find("optimizer.basis_1.wte.weight")->shape, ElementsAre(32, 32));
   } else {
     EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_row.wte.weight")->shape, ElementsAre(256));
   }

@@ -127,8 +127,6 @@ void precondition(const ParameterSpec& spec, std::span<float> g,
   }
 }
 
-bool is_computed(const ParameterSpec& spec) { return spec.count() > 0; }
-
 }  // namespace
 
 Adafactor::Adafactor(const AdafactorOptions& options) : options_(options) {
@@ -140,7 +138,7 @@ Adafactor::Adafactor(const AdafactorOptions& options) : options_(options) {
 }
 
 std::vector<WholeState> Adafactor::whole_states(const ParameterSpec& spec, int /*units*/) const {
-  if (!is_computed(spec)) return {};
+  if (!is_nonempty(spec)) return {};
   check_whole(spec, "Adafactor");
   if (spec.shape.size() < 2) return {{"exp_avg_sq", {spec.count()}}};
   std::vector<int64_t> rows(spec.shape.begin(), spec.shape.end() - 1);
@@ -151,7 +149,7 @@ std::vector<WholeState> Adafactor::whole_states(const ParameterSpec& spec, int /
 
 void Adafactor::update(std::span<const OwnedPiece> pieces, States states,
                        const StepOptions& options, NormReducer& reducer) {
-  PieceValues directions(pieces, is_computed);
+  PieceValues directions(pieces, is_nonempty);
   LayerNorms norms(options.parameters, pieces);
   const auto factor = static_cast<float>(options.gradient_factor);
   read_blocks(pieces, states, [&](const UpdateBlock& block) {
@@ -170,7 +168,7 @@ void Adafactor::update(std::span<const OwnedPiece> pieces, States states,
     const auto scale = static_cast<float>(std::max(options_.least_rms, rms) * rate / clip);
     for (float& value : g) value *= scale;
   };
-  compute_whole(pieces, is_computed, directions.all(), options.matrices, compute);
+  compute_whole(pieces, is_nonempty, directions.all(), options.matrices, compute);
 
   const auto shrunk = static_cast<float>(1 - options.learning_rate * options_.weight_decay);
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {

@@ -16,10 +16,6 @@ bool is_hidden_matrix(const ParameterSpec& spec, int units) {
   return spec.shape.size() >= 2 && spec.unit > 0 && spec.unit < units - 1;
 }
 
-Tensor matrix_of(std::span<float> values, int64_t rows) {
-  return tensor_at(values.data(), DType::f32, rows, std::ssize(values) / rows);
-}
-
 // d = (direction of) momentum u + g, as in the header.
 void accelerate(const UpdateBlock& block, float factor, float momentum, bool nesterov,
                 float* direction) {

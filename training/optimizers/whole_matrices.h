@@ -20,6 +20,13 @@ using IsMatrix = std::function<bool(const ParameterSpec& spec)>;
 using MatrixWork =
     std::function<void(int parameter, const ParameterSpec& spec, std::span<float> matrix)>;
 
+// All parameters that have elements, for optimizers that compute each as a whole.
+inline bool is_nonempty(const ParameterSpec& spec) { return spec.count() > 0; }
+// A view of the values as a matrix of so many rows.
+inline Tensor matrix_of(std::span<float> values, int64_t rows) {
+  return tensor_at(values.data(), DType::f32, rows, static_cast<int64_t>(values.size()) / rows);
+}
+
 // Throws Error(unsupported), naming the optimizer, for a parameter that is cut over an axis of the
 // mesh.
 void check_whole(const ParameterSpec& spec, std::string_view optimizer);

@@ -130,7 +130,7 @@ void precondition(const ParameterSpec& spec, std::span<float> g,
 }  // namespace
 
 Adafactor::Adafactor(const AdafactorOptions& options) : options_(options) {
-  check_option(options.beta2_decay <= 0, "beta2_decay", options.beta2_decay, "of 0 or less");
+  check_option(options.beta2_decay >= 0, "beta2_decay", options.beta2_decay, "of 0 or more");
   check_option(options.clip_threshold >= 1, "clip threshold", options.clip_threshold,
                "of 1 or more");
   check_option(options.least_rms >= 0, "least_rms", options.least_rms, "of 0 or more");
@@ -162,7 +162,7 @@ void Adafactor::update(std::span<const OwnedPiece> pieces, States states,
   const auto step = static_cast<double>(options.step);
   const double rate = std::min(options.learning_rate, 1 / std::sqrt(step));
   const auto compute = [&](int parameter, const ParameterSpec& spec, std::span<float> g) {
-    precondition(spec, g, options.whole->of(parameter), std::pow(step, options_.beta2_decay));
+    precondition(spec, g, options.whole->of(parameter), std::pow(step, -options_.beta2_decay));
     const double clip = std::max(1.0, root_mean_square(g) / options_.clip_threshold);
     const double rms = norms.of_values(parameter) / std::sqrt(static_cast<double>(g.size()));
     const auto scale = static_cast<float>(std::max(options_.least_rms, rms) * rate / clip);
@@ -188,7 +188,7 @@ OptimizerKind adafactor_kind() {
       },
       [](Schema& schema, AdafactorOptions& options) {
         schema.add("beta2_decay", options.beta2_decay,
-                   "power of the step by which the means of squared gradients move");
+                   "the means of squared gradients move by step^-N");
         schema.add("clip_threshold", options.clip_threshold,
                    "largest root mean square of an update before the learning rate");
         schema.add(

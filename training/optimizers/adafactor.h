@@ -10,7 +10,7 @@
 namespace tutti::training {
 
 struct AdafactorOptions {
-  double beta2_decay = -0.8;  // of 0 or less
+  double beta2_decay = 0.8;   // of 0 or more
   double clip_threshold = 1;  // of 1 or more
   double least_rms = 1e-3;    // of 0 or more
   double weight_decay = 0.0;  // values shrink by learning_rate * weight_decay
@@ -21,7 +21,7 @@ struct AdafactorOptions {
 // columns are kept, rows + columns floats; of a vector the mean of each element's squares. At step
 // t
 //
-//   r = lerp(r, mean of g^2 over the columns, t^beta2_decay), c the same over the rows
+//   r = lerp(r, mean of g^2 over the columns, t^-beta2_decay), c the same over the rows
 //   v = r c / mean(r), u = g / sqrt(v), u = u / max(1, rms(u) / clip_threshold)
 //   w = (1 - rate weight_decay) w - max(least_rms, rms(w)) min(rate, 1 / sqrt(t)) u
 //

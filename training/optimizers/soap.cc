@@ -228,8 +228,9 @@ OptimizerKind soap_kind() {
         schema.add("beta1", options.beta1, "decay of the mean of gradients");
         schema.add("beta2", options.beta2, "decay of the mean of squared gradients");
         schema.add("eps", options.epsilon, "term added to the denominator");
-        schema.add("frequency", options.frequency, "steps between updates of the eigenbases");
-        schema.add("max_dimension", options.max_dimension,
+        schema.add("precondition_frequency", options.frequency,
+                   "steps between updates of the eigenbases");
+        schema.add("max_precondition_dim", options.max_dimension,
                    "largest dimension of a parameter that is preconditioned");
         schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
       });

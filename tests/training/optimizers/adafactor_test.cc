@@ -73,7 +73,7 @@ TEST(Adafactor, WithoutGradientsStaysFinite) {
 }
 
 TEST(Adafactor, BadOptionsAreRefused) {
-  EXPECT_THROW(Adafactor({.beta2_decay = 0.8}), Error);
+  EXPECT_THROW(Adafactor({.beta2_decay = -0.8}), Error);
   EXPECT_THROW(Adafactor({.clip_threshold = 0.5}), Error);
   EXPECT_THROW(Adafactor({.least_rms = -1}), Error);
   EXPECT_THROW(Adafactor({.weight_decay = -1}), Error);

@@ -222,7 +222,7 @@ OptimizerKind soap_kind() {
   return optimizer_kind<Soap, SoapOptions>(
       "soap",
       [](const ModelTraits& model) -> Json {
-        return {{"lr", 0.003}, {"weight_decay", model.weight_decay}};
+        return {{"lr", 0.01}, {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, SoapOptions& options) {
         schema.add("beta1", options.beta1, "decay of the mean of gradients");

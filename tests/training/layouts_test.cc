@@ -97,6 +97,7 @@ TinyRun plain_run(const Group& group) {
   run.optimizer = {{"name", group.optimizer}};
   if (group.optimizer == "lamb") run.learning_rate = 0.03;
   if (group.optimizer == "lars") run.learning_rate = 3;
+  if (group.optimizer == "adafactor") run.learning_rate = 0.03;
   if (group.optimizer == "muon") run.learning_rate = 0.02;
   run.batch = group.batch;
   if (group.llama) take_llama(run);
@@ -141,7 +142,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{2, DType::bf16, 4, "lars"}, Group{3, DType::bf16, 3},
                       Group{4, DType::bf16, 8}, Group{3, DType::f16, 6},
                       Group{2, DType::f16, 5, "lamb"}, Group{3, DType::f32, 5, "muon"},
-                      Group{2, DType::bf16, 4, "muon"}, Group{4, DType::f32, 4, "lars", 0.1},
+                      Group{2, DType::bf16, 4, "muon"}, Group{3, DType::f32, 5, "adamw8bit"},
+                      Group{2, DType::bf16, 4, "adamw8bit"}, Group{3, DType::f32, 5, "adafactor"},
+                      Group{3, DType::f32, 5, "soap"}, Group{4, DType::f32, 4, "lars", 0.1},
                       Group{2, DType::bf16, 2, "adamw", 0.1},
                       Group{2, DType::f32, 5, "adamw", 0.1, true},
                       Group{3, DType::f16, 5, "adamw", 0.1}),

@@ -107,9 +107,10 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
 }
 
 TEST(SyncMemoryPlans, AreWhatARunTakes) {
-  for (const char* way :
-       {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete", "sgp", "easgd:2",
-        "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps", "ssp:2", "async", "ssp:2 by sgd"}) {
+  for (const char* way : {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete",
+                          "sgp", "easgd:2", "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps", "ssp:2",
+                          "async", "ssp:2 by sgd", "allreduce by adamw8bit", "ps by adamw8bit",
+                          "allreduce by adafactor", "ps by adafactor", "ps by soap"}) {
     const std::unique_ptr<DataSet> data = testing::tiny_data();
     TrainOptions options;
     options.micro_batch = 4;
@@ -117,6 +118,9 @@ TEST(SyncMemoryPlans, AreWhatARunTakes) {
     options.samples = 16;
     const std::string text = way;
     set_way(options.replica.sync, text.substr(0, text.find(' ')));
+    for (const char* optimizer : {"adamw8bit", "adafactor", "soap"}) {
+      if (text.ends_with(optimizer)) options.optimizer = {{"name", optimizer}};
+    }
     if (text.ends_with("sgd")) options.optimizer = {{"name", "sgd"}, {"momentum", 0.0}};
     options.replica.sync.secure_sums = options.replica.sync.kind == SyncKind::fedprox;
     MemoryReport measured;

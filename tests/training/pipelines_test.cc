@@ -108,6 +108,7 @@ TinyRun plain_run(const Group& group) {
   run.optimizer = {{"name", group.optimizer}};
   if (group.optimizer == "lamb") run.learning_rate = 0.03;
   if (group.optimizer == "lars") run.learning_rate = 3;
+  if (group.optimizer == "adafactor") run.learning_rate = 0.03;
   if (group.optimizer == "muon") run.learning_rate = 0.02;
   run.batch = group.batch;
   run.micro_batch = group.micro_batch;
@@ -166,6 +167,8 @@ INSTANTIATE_TEST_SUITE_P(
         Group{.data = 2, .dtype = DType::bf16, .batch = 3, .optimizer = "lamb", .tied = false},
         Group{.data = 3, .batch = 2, .optimizer = "lars"},
         Group{.data = 2, .batch = 4, .optimizer = "muon"},
+        Group{.data = 2, .batch = 3, .optimizer = "adamw8bit"},
+        Group{.data = 2, .batch = 3, .optimizer = "adafactor"},
         Group{.data = 3,
               .dtype = DType::bf16,
               .batch = 11,

@@ -266,6 +266,37 @@ TEST(Slices, ThatAreNoneAreRefused) {
   refused({4}, {{{2, 4}, {0, 1}}});
 }
 
+// Elements of the slice in blocks are the blocks of the slice.
+TEST(Slices, InBlocksAreThoseThatCutNone) {
+  constexpr int64_t kBlock = 8;
+  for (const Shape& shape :
+       {Shape{40}, Shape{6, 16}, Shape{4, 3, 24}, Shape{8, 3, 4}, Shape{4, 6}}) {
+    for (int dimension = 0; dimension < std::ssize(shape); ++dimension) {
+      for (const int ranks : {1, 2, 3}) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Slice slice =
+              slice_of(shape, {.cuts = {{.dimension = dimension}}}, place_of(ranks, rank, 1, 0));
+          const std::vector<int64_t> elements = elements_of(slice);
+          std::vector<int64_t> blocks;
+          bool whole_blocks = true;
+          for (size_t at = 0; at < elements.size(); at += kBlock) {
+            whole_blocks = whole_blocks && elements[at] % kBlock == 0 &&
+                           at + kBlock <= elements.size() &&
+                           elements[at + kBlock - 1] == elements[at] + kBlock - 1;
+            blocks.push_back(elements[at] / kBlock);
+          }
+          const std::optional<Slice> found = slice.in_blocks(kBlock);
+          ASSERT_EQ(found.has_value(), whole_blocks) << to_text(slice);
+          if (!found) continue;
+          EXPECT_EQ(elements_of(*found), blocks) << to_text(slice);
+          EXPECT_EQ(found->whole_shape(), Slice(shape).in_blocks(kBlock)->whole_shape());
+        }
+      }
+    }
+  }
+  EXPECT_EQ(Slice({5, 5}).in_blocks(kBlock), Slice({4})) << "the last block has one element";
+}
+
 TEST(Axes, SetsAreValues) {
   constexpr AxisSet kBoth = {Axis::data, Axis::context};
   EXPECT_EQ(name(kBoth), "context x data");

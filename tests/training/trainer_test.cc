@@ -320,6 +320,45 @@ TEST_P(RoundedStages, ARunWithoutMastersResumesToTheSameBits) {
   EXPECT_EQ(checkpoint.find("model.wte.weight")->dtype, DType::bf16);
 }
 
+class OtherStates : public Checkpoints, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Optimizers, OtherStates,
+                         ::testing::Values("adamw8bit", "adafactor", "soap"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Codes and scales, and states of whole parameters.
+TEST_P(OtherStates, ARunResumesToTheSameBitsInAnyStage) {
+  const Deterministic deterministic;
+  TrainOptions options = options_of(10, 2);
+  options.optimizer = {{"name", GetParam()}};
+  expect_to_resume(options);
+  const Checkpoint checkpoint = Checkpoint::open(path("whole"));
+  if (GetParam() == std::string("adamw8bit")) {
+    EXPECT_EQ(checkpoint.find("optimizer.exp_avg.wte.weight")->dtype, DType::u8);
+    EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_absmax.wte.weight")->shape,
+                ElementsAre(256 * 32 / 256));
+    EXPECT_EQ(checkpoint.find("optimizer.exp_avg.ln_f.weight")->dtype, DType::f32);
+  } else if (GetParam() == std::string("soap")) {
+    EXPECT_THAT(checkpoint.find("optimizer.basis_1.wte.weight")->shape, ElementsAre(32, 32));
+  } else {
+    EXPECT_THAT(checkpoint.find("optimizer.exp_avg_sq_row.wte.weight")->shape, ElementsAre(256));
+  }
+
+  options.schedule.decay = LearningRateSchedule::Decay::constant;
+  TrainOptions longer = options;
+  longer.samples = 15 * kBatch;
+  const Outcome expected = train_on(2, longer);
+  train_on(2, saving(options, "ten"));
+  for (const int stage : {0, 1, 3}) {
+    const std::string copy = cat("stage-", stage);
+    std::filesystem::copy(path("ten"), path(copy), std::filesystem::copy_options::recursive);
+    TrainOptions more = saving(longer, copy);
+    more.replica.storage.stage = stage;
+    more.resume = true;
+    EXPECT_EQ(train_on(2, more).losses,
+              std::vector<double>(expected.losses.begin() + 10, expected.losses.end()));
+  }
+}
+
 class CompressedTypes : public Checkpoints, public ::testing::WithParamInterface<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, CompressedTypes, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& info) { return std::string(name(info.param)); });
@@ -380,6 +419,8 @@ class Rows : public StateVisitor {
   void number(const std::string&, double&, double) override {}
   void number(const std::string&, int64_t&, int64_t) override {}
   void pieces(const std::string&, const ValuesOf&) override {}
+  void blocks(const std::string&, int64_t, const ValuesOf&) override {}
+  void whole(const std::string&, int, const std::vector<int64_t>&, Tensor) override {}
   void row(const std::string& name, Tensor values, RowKind kind) override {
     const auto all = values.values<float>();
     (kind == RowKind::same ? alike : own)[name].assign(all.begin(), all.end());

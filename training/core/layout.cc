@@ -56,7 +56,7 @@ class Filler {
     const int64_t count = specs_[at(parameter)].local_count();
     layout_.slots[at(parameter)] = {parameter, 0, bucket.size, count};
     bucket.parameters.push_back(parameter);
-    bucket.size = round_up(bucket.size + count, kAlignment);
+    bucket.size = round_up(bucket.size + count, options_.alignment);
   }
 
   Layout finish() {
@@ -96,7 +96,7 @@ class Filler {
     const int64_t count = specs_[at(parameter)].local_count();
     layout_.slots[at(parameter)] = {parameter, 0, 0, count};
     open_[group].parameters = {parameter};
-    open_[group].size = round_up(count, kAlignment);
+    open_[group].size = round_up(count, options_.alignment);
     close(group);
     open_[group] = std::move(open);
     has_first_[group] = has_first;
@@ -107,7 +107,7 @@ class Filler {
     has_first_[group] = true;
     bucket.group = static_cast<int>(group);
     bucket.ranks = options_.ranks[group];
-    bucket.size = round_up(bucket.size, bucket.ranks * kAlignment);
+    bucket.size = round_up(bucket.size, bucket.ranks * options_.alignment);
     layout_.buckets.push_back(std::exchange(bucket, {}));
   }
 

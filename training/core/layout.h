@@ -50,6 +50,8 @@ struct LayoutOptions {
   int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has so many
   int64_t first_bucket_elements = 1 << 16;  // the first one: its communication starts early
   bool bucket_per_unit = false;             // instead: one bucket for each of the model's units
+  // Of parameters and shards, in elements: a multiple of kAlignment, in place of it.
+  int64_t alignment = kAlignment;
   // Only these (a pipeline stage's), ascending; the others' slots have no elements. None: all.
   std::optional<std::vector<int>> parameters;
   std::vector<int> groups;  // by parameter, its group; empty: all are in the first
@@ -65,7 +67,7 @@ struct Slot {
 
 struct Bucket {
   int64_t offset = 0;           // elements from the start of a flat array of all buckets
-  int64_t size = 0;             // with gaps; a multiple of ranks * kAlignment
+  int64_t size = 0;             // with gaps; a multiple of ranks * alignment
   std::vector<int> parameters;  // in the order in which they lie
   int group = 0;
   int ranks = 1;             // owners

@@ -1,6 +1,7 @@
 // A piece of a parameter that this rank updates, with its gradient and its values.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "training/core/layout.h"
@@ -22,6 +23,11 @@ struct OwnedPiece {
   Tensor value;
   // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
   bool copy = false;
+  // Of the optimizer's states: floats from the start of each state's array. Negative: as many as
+  // the elements before the piece in the owner's arrays.
+  int64_t state_offset = -1;
+
+  int64_t first_state() const { return state_offset < 0 ? piece.owned_offset : state_offset; }
 
   // The tensor that is updated: the masters, or the values themselves.
   Tensor updated() const {

@@ -1,6 +1,7 @@
 #include "training/core/placement.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -129,6 +130,32 @@ bool Slice::overlaps(const Slice& other) const {
     if (!meet) return false;
   }
   return true;
+}
+
+std::optional<Slice> Slice::in_blocks(int64_t block) const {
+  size_t folded = whole_.size();  // the first of the dimensions that become one
+  int64_t inner = 1;              // elements of the others of these
+  for (int64_t all = 1; folded > 0 && (folded == whole_.size() || all % block != 0);) {
+    inner = all;
+    all *= whole_[--folded];
+  }
+  const int64_t last = whole_.empty() ? 1 : inner * whole_[folded];
+  std::vector<int64_t> shape(whole_.begin(), whole_.begin() + static_cast<std::ptrdiff_t>(folded));
+  std::vector<Ranges> ranges(ranges_.begin(),
+                             ranges_.begin() + static_cast<std::ptrdiff_t>(folded));
+  shape.push_back((last + block - 1) / block);
+  if (is_whole()) return Slice(shape);
+  ranges.emplace_back();
+  for (const Range& range : ranges_[folded]) {
+    const int64_t begin = range.begin * inner;
+    const int64_t end = range.end * inner;
+    if (begin % block != 0 || (end % block != 0 && end != last)) return {};
+    ranges.back().push_back({begin / block, (end + block - 1) / block});
+  }
+  for (size_t d = folded + 1; d < whole_.size(); ++d) {
+    if (shape_[d] != whole_[d] && count_ > 0) return {};
+  }
+  return Slice(shape, ranges);
 }
 
 std::string to_text(const Slice& slice) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,11 @@ class Slice {
   // How many of its elements lie before this one of the whole.
   int64_t count_before(int64_t whole_element) const;
   bool overlaps(const Slice& other) const;
+  // The same slice of the tensor that has an element for each block of `block` neighbours of the
+  // whole. Its shape follows from the whole's: as many of the last dimensions as make up blocks
+  // become one; if all do not, it has one dimension, and the last block is smaller. None where the
+  // slice cuts a block.
+  std::optional<Slice> in_blocks(int64_t block) const;
 
   bool operator==(const Slice&) const = default;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "training/core/owned_piece.h"
 #include "training/core/tensor.h"
@@ -33,6 +34,14 @@ class StateVisitor {
   // Of each owned piece of a parameter 1 x count elements: the tensor KIND.PARAMETER.
   using ValuesOf = std::function<Tensor(const OwnedPiece&)>;
   virtual void pieces(const std::string& kind, const ValuesOf& values_of) = 0;
+  // An element for each block of `block` elements of an owned piece's parameter, which no piece and
+  // no slice cuts: the tensor KIND.PARAMETER of one dimension. Parameters whose values are empty
+  // have none.
+  virtual void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) = 0;
+  // Of a parameter 1 x count elements, which this rank alone has of those that share it out: the
+  // tensor KIND.PARAMETER of that shape.
+  virtual void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
+                     Tensor values) = 0;
   // 1 x count of f32, or of a narrower type.
   virtual void row(const std::string& name, Tensor values, RowKind kind) = 0;
 };

@@ -82,15 +82,20 @@ AxisSet counting_axes(const Model& model, int zero_stage) {
 }
 
 StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
-                               Model& model, const MeshPlace& place,
+                               Model& model, const MeshPlace& place, const Optimizer& optimizer,
                                const std::vector<FactorTraffic>& factors) {
   StorageOptions storage = options.storage;
+  storage.alignment = optimizer.alignment();
   storage.alone = parameters_of(factors);
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
   // Along axes where ranks have the same of a parameter, the first one counts it.
   for (const int parameter : placement.parameters) {
-    const Placement& its = model.parameters().specs()[static_cast<size_t>(parameter)].placement;
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
+    // Both throw for cuts that the optimizer cannot work with.
+    optimizer.state_format(spec);
+    optimizer.whole_states(spec, static_cast<int>(model.units().size()));
+    const Placement& its = spec.placement;
     const AxisSet others = its.cut_over() | (storage.stage > 0 ? its.summed_over() : AxisSet());
     if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
     storage.copies.push_back(parameter);
@@ -164,11 +169,15 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
       group_(ranks_along(mesh_, kBatchAxes, placement_)),
       group_rank_(group_.rank()),
-      factors_(factor_layers(model, options_.factors,
-                             storage_options(options_, placement_, model, mesh_.place(), {}),
-                             group_.size())),
+      factors_(made_on_all(world(),
+                           [&] {
+                             return factor_layers(model, options_.factors,
+                                                  storage_options(options_, placement_, model,
+                                                                  mesh_.place(), *optimizer, {}),
+                                                  group_.size());
+                           })),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
-               storage_options(options_, placement_, model, mesh_.place(), factors_)),
+               storage_options(options_, placement_, model, mesh_.place(), *optimizer, factors_)),
       synchronizer_(make_synchronizer(model, storage_, options, placement_, mesh_, hook)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
@@ -187,7 +196,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .seed = options.seed}),
       versions_(storage_) {
   mesh_.along(Axis::spatial);  // made by all its ranks, some of which may send no halo
-  made_on_all(world(), [&] { check_updates(options_, updater_.optimizer()); });
+  made_on_all(world(), [&] { check_updates(options_, model, updater_.optimizer()); });
   gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);

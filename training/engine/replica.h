@@ -122,7 +122,7 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
 bool sums_over_others(const Model& model, const pipeline::Placement& placement);
 // The same for parameter servers, on so many ranks.
 void check_servers(const ReplicaOptions& options, int ranks, bool cut);
-void check_updates(const ReplicaOptions& options, const Optimizer& optimizer);
+void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer);
 // The same for what a model's experts need.
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
@@ -203,6 +203,9 @@ class Replica {
   // Collective.
   void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
+  const ParameterSpec& spec(int parameter) const {
+    return model_.parameters().specs()[static_cast<size_t>(parameter)];
+  }
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }

@@ -130,7 +130,18 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
          "both would say when values change", "the synchronizer");
 }
 
-void check_updates(const ReplicaOptions& options, const Optimizer& optimizer) {
+void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer) {
+  const auto has_other_states = [&](const ParameterSpec& spec) {
+    return optimizer.state_format(spec) != StateFormat::f32 ||
+           !optimizer.whole_states(spec, static_cast<int>(model.units().size())).empty();
+  };
+  if (options.sync.has_own_values() &&
+      std::ranges::any_of(model.parameters().specs(), has_other_states)) {
+    throw Error(ErrorCode::unsupported,
+                cat(text_of(options.sync), " does not go with this optimizer"),
+                {.cause = "a state in 8 bits or of whole matrices cannot be averaged over ranks",
+                 .remedy = "give --optimizer adamw"});
+  }
   if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;
   throw Error(ErrorCode::invalid_argument,
               cat(text_of(options.sync), " does not go with this optimizer"),

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/optimizers/whole_matrices.h"
 
 namespace tutti::training {
 namespace {
@@ -22,13 +24,33 @@ class NoNorms : public NormReducer {
 Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterStorage& storage,
                  Communicator& group, const UpdaterOptions& options)
     : optimizer_(std::move(optimizer)), model_(model), storage_(storage), options_(options) {
+  std::vector<OwnedPiece> pieces = storage.owned();
+  state_floats_ = optimizer_->place_states(pieces);
+  for (const OwnedPiece& piece : pieces) {
+    first_states_[piece.piece.owned_offset] = piece.state_offset;
+  }
   for (size_t i = 0; i < optimizer_->state_names().size(); ++i) {
-    states_.push_back(storage.allocate_row());
+    states_.push_back(storage.allocate_floats(state_floats_));
   }
   if (storage.options().stage > 0) {
     matrices_.emplace(group, storage.layout(), model.parameters().specs());
   }
+  make_whole_states();
   if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
+}
+
+void Updater::make_whole_states() {
+  const auto states_of = [&](const ParameterSpec& spec) {
+    return optimizer_->whole_states(spec, static_cast<int>(model_.units().size()));
+  };
+  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
+  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
+  if (std::ranges::none_of(specs, has_states)) return;
+  const std::vector<int> here =
+      computed_here(storage_.owned(), has_states, matrices_ ? &*matrices_ : nullptr);
+  whole_states_ = WholeStates(specs, here, states_of);
+  whole_memory_ = storage_.allocate_floats(whole_states_.floats());
+  whole_states_.set_memory(whole_memory_.get());
 }
 
 double Updater::update(std::span<const OwnedPiece> pieces, double learning_rate,
@@ -59,15 +81,20 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
                    NormReducer& reducer) {
   std::vector<std::span<float>> states;
   for (const Memory<float>& state : states_) {
-    states.emplace_back(state.get(), static_cast<size_t>(storage_.owned_elements()));
+    states.emplace_back(state.get(), static_cast<size_t>(state_floats_));
   }
-  optimizer_->step(pieces, states,
+  std::vector<OwnedPiece> placed(pieces.begin(), pieces.end());
+  for (OwnedPiece& piece : placed) {
+    piece.state_offset = first_states_.at(piece.piece.owned_offset);
+  }
+  optimizer_->step(placed, states,
                    {.step = ++updates_,
                     .learning_rate = learning_rate,
                     .gradient_factor = gradient_factor,
                     .parameters = model_.parameters().size(),
                     .units = static_cast<int>(model_.units().size()),
                     .matrices = matrices_ ? &*matrices_ : nullptr,
+                    .whole = &whole_states_,
                     .stochastic_rounding = options_.stochastic_rounding,
                     .seed = options_.seed},
                    reducer);
@@ -75,8 +102,9 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
 
 void Updater::restart() {
   for (const Memory<float>& state : states_) {
-    std::fill_n(state.get(), storage_.owned_elements(), 0.0f);
+    std::fill_n(state.get(), state_floats_, 0.0F);
   }
+  std::fill_n(whole_memory_.get(), whole_states_.floats(), 0.0F);
   updates_ = 0;
 }
 
@@ -92,21 +120,46 @@ std::vector<std::string> Updater::kinds() const {
   return kinds;
 }
 
+float* Updater::memory_of(const OwnedPiece& piece, size_t state) const {
+  return states_.at(state).get() + first_states_.at(piece.piece.owned_offset);
+}
+
 Tensor Updater::state_of(const OwnedPiece& piece, size_t state) const {
-  return tensor_at(states_.at(state).get() + piece.piece.owned_offset, DType::f32, 1,
-                   piece.piece.count);
+  const int64_t count = piece.piece.count;
+  float* const memory = memory_of(piece, state);
+  if (optimizer_->state_format(*piece.spec) == StateFormat::f32) {
+    return tensor_at(memory, DType::f32, 1, count);
+  }
+  return tensor_at(BlockwiseState(memory, count).codes, DType::u8, 1, count);
+}
+
+Tensor Updater::scales_of(const OwnedPiece& piece, size_t state) const {
+  if (optimizer_->state_format(*piece.spec) == StateFormat::f32) return {};
+  const int64_t count = piece.piece.count;
+  float* const scales = BlockwiseState(memory_of(piece, state), count).scales;
+  return tensor_at(scales, DType::f32, 1, state_blocks(count));
 }
 
 int64_t Updater::bytes() const {
-  int64_t elements = 0;
-  for (const OwnedPiece& piece : storage_.owned()) elements += piece.piece.count;
-  return elements * static_cast<int64_t>(states_.size() * sizeof(float));
+  int64_t floats = 0;
+  for (const OwnedPiece& piece : storage_.owned()) {
+    floats += state_floats(optimizer_->state_format(*piece.spec), piece.piece.count);
+  }
+  floats *= std::ssize(states_);
+  return (floats + whole_states_.floats()) * static_cast<int64_t>(sizeof(float));
 }
 
 void Updater::visit_state(StateVisitor& visitor) {
   const std::vector<std::string> kinds = this->kinds();
   for (size_t state = 0; state < kinds.size(); ++state) {
     visitor.pieces(kinds[state], [&](const OwnedPiece& piece) { return state_of(piece, state); });
+    visitor.blocks(kinds[state] + "_absmax", kStateBlock,
+                   [&](const OwnedPiece& piece) { return scales_of(piece, state); });
+  }
+  for (const WholeStates::Place& place : whole_states_.places()) {
+    const std::span<float> values = whole_states_.at(place);
+    visitor.whole("optimizer." + place.state.name, place.parameter, place.state.shape,
+                  tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
   }
   // Without skipped steps, as in a checkpoint that does not say, each made one.
   visitor.number("updates", updates_, visitor.step());

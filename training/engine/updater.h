@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,21 +63,29 @@ class Updater {
   const std::optional<LossScaler>& scaler() const { return scaler_; }
   // "optimizer.m" ...
   std::vector<std::string> kinds() const;
-  // Elements of a piece in the state of that number, 1 x count.
+  // Elements of a piece in the state of that number, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
   int64_t bytes() const;
   void visit_state(StateVisitor& visitor);
 
  private:
+  // What the codes of each block of a piece are multiplied by; empty where the state has none.
+  Tensor scales_of(const OwnedPiece& piece, size_t state) const;
+  float* memory_of(const OwnedPiece& piece, size_t state) const;
+  void make_whole_states();
   void step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
             NormReducer& reducer);
 
   std::unique_ptr<Optimizer> optimizer_;
   Model& model_;
-  const ParameterStorage& storage_;
+  ParameterStorage& storage_;
   UpdaterOptions options_;
-  std::vector<Memory<float>> states_;
-  std::optional<RankMatrices> matrices_;  // of what is sharded
+  std::vector<Memory<float>> states_;  // of state_floats_ each
+  int64_t state_floats_ = 0;
+  WholeStates whole_states_;
+  Memory<float> whole_memory_;
+  std::map<int64_t, int64_t> first_states_;  // of pieces, by their owned_offset
+  std::optional<RankMatrices> matrices_;     // of what is sharded
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
 };

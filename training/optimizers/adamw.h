@@ -1,11 +1,13 @@
 // Adam with decoupled weight decay.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "training/optimizers/adam_moments.h"
 #include "training/optimizers/optimizer.h"
+#include "training/optimizers/optimizer_loops.h"
 #include "training/optimizers/registry.h"
 
 namespace tutti::training {
@@ -14,6 +16,28 @@ struct AdamWOptions {
   AdamMoments moments;
   double weight_decay = 0.01;  // values shrink by learning_rate * weight_decay
   DecayOn decay_on = DecayOn::as_specified;
+};
+
+// Throws Error(invalid_argument) for options out of range.
+void check(const AdamWOptions& options);
+// For OptimizerKind.
+Json suited_adamw(const ModelTraits& model);
+void describe_adamw(Schema& schema, AdamWOptions& options);
+
+// One step of it, for elements wherever their moments are stored.
+class AdamWStep {
+ public:
+  // `options` outlives it.
+  AdamWStep(const AdamWOptions& options, const StepOptions& step);
+  // Updates moments m and v by gradients g, and values w by them. The arrays must not overlap.
+  void update(const ParameterSpec& spec, float* w, const float* g, float* m, float* v,
+              int64_t count) const;
+
+ private:
+  const AdamWOptions& options_;
+  optimizer_loops::MomentFactors factors_;
+  float rate_;
+  float keep_;
 };
 
 // Step for step as torch.optim.AdamW does it (Kingma, Ba: Adam, ICLR 2015; Loshchilov, Hutter:

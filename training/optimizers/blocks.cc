@@ -51,7 +51,7 @@ void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimiz
     UpdateBlock block{owned, begin, values,
                       as_floats(owned.gradient.col_range(begin, size), gradient_buffer)};
     for (size_t i = 0; i < states.size(); ++i) {
-      block.states[i] = states[i].data() + owned.piece.owned_offset + begin;
+      block.states[i] = states[i].data() + owned.first_state() + begin;
     }
     visit(block, begin);
   }

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "training/kernels/gemm.h"
 #include "training/optimizers/blocks.h"
 #include "training/optimizers/optimizer_loops.h"
@@ -16,18 +14,6 @@ namespace {
 
 bool is_hidden_matrix(const ParameterSpec& spec, int units) {
   return spec.shape.size() >= 2 && spec.unit > 0 && spec.unit < units - 1;
-}
-
-void check_whole(const ParameterSpec& spec) {
-  if (spec.slice().is_whole()) return;
-  throw Error(ErrorCode::unsupported,
-              cat("Muon works on whole matrices, and ", spec.name, " is cut over the axis ",
-                  name(spec.placement.cut_over())),
-              {.remedy = "take another optimizer"});
-}
-
-Tensor matrix_of(std::span<float> values, int64_t rows) {
-  return tensor_at(values.data(), DType::f32, rows, std::ssize(values) / rows);
 }
 
 // d = (direction of) momentum u + g, as in the header.
@@ -101,30 +87,19 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
                   NormReducer& /*reducer*/) {
   check_option(options.units > 0, "number of units", options.units, "as the model has");
   for (const OwnedPiece& owned : pieces) {
-    if (is_hidden_matrix(*owned.spec, options.units)) check_whole(*owned.spec);
+    if (is_hidden_matrix(*owned.spec, options.units)) check_whole(*owned.spec, "Muon");
   }
   const auto is_matrix = [&](const ParameterSpec& spec) {
     return is_hidden_matrix(spec, options.units);
   };
-  int64_t elements = 0;
-  std::vector<int64_t> starts;  // of each piece in `directions`
-  for (const OwnedPiece& owned : pieces) {
-    starts.push_back(elements);
-    if (is_matrix(*owned.spec)) elements += owned.piece.count;
-  }
-  std::vector<float> directions(static_cast<size_t>(elements));
-  // Blocks come in any order, several at once.
-  const auto direction_of = [&](const UpdateBlock& block) {
-    return directions.data() + starts[static_cast<size_t>(&block.owned - pieces.data())] +
-           block.first;
-  };
+  PieceValues directions(pieces, is_matrix);
   read_blocks(pieces, states, [&](const UpdateBlock& block) {
     if (!is_matrix(*block.owned.spec)) return;
     accelerate(block, static_cast<float>(options.gradient_factor),
-               static_cast<float>(options_.momentum), options_.nesterov, direction_of(block));
+               static_cast<float>(options_.momentum), options_.nesterov, directions.of(block));
   });
-  compute_whole(pieces, is_matrix, directions, options.matrices,
-                [&](const ParameterSpec& spec, std::span<float> matrix) {
+  compute_whole(pieces, is_matrix, directions.all(), options.matrices,
+                [&](int, const ParameterSpec& spec, std::span<float> matrix) {
                   const int64_t rows = spec.shape.front();
                   const double ratio = static_cast<double>(rows * rows) /
                                        static_cast<double>(std::max<int64_t>(1, spec.count()));
@@ -147,7 +122,8 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
       return;
     }
     for (float& value : block.values) value *= keep;
-    loops.descend(block.values.data(), direction_of(block), block.size(), static_cast<float>(rate));
+    loops.descend(block.values.data(), directions.of(block), block.size(),
+                  static_cast<float>(rate));
   });
 }
 

@@ -1,10 +1,14 @@
 #include "training/optimizers/optimizer.h"
 
+#include <iterator>
+
 #include "base/error.h"
 #include "base/text.h"
 
 namespace tutti::training {
 namespace {
+
+constexpr int64_t kCacheLine = 16;  // floats
 
 bool is_small_or_float(DType type) {
   return type == DType::f16 || type == DType::bf16 || type == DType::f32;
@@ -23,12 +27,13 @@ void require(bool good, const OwnedPiece& owned, std::string_view what, std::str
                .remedy = std::string(remedy)});
 }
 
-void check(const OwnedPiece& owned, Optimizer::States states) {
+void check(const OwnedPiece& owned, const Optimizer& optimizer, Optimizer::States states) {
   const Piece& piece = owned.piece;
   require(owned.spec != nullptr, owned, "a piece without its specification", "set spec");
-  require(piece.first >= 0 && piece.first % kAlignment == 0, owned,
+  const int64_t alignment = optimizer.alignment();
+  require(piece.first >= 0 && piece.first % alignment == 0, owned,
           "a piece that starts inside of an aligned block",
-          cat("cut parameters at multiples of ", kAlignment, " elements"));
+          cat("cut parameters at multiples of ", alignment, " elements"));
   require(is_row(owned.gradient, piece.count), owned, "a gradient of another shape or type",
           "give 1 x count elements of f16, bf16 or f32");
   require(!owned.master.empty() || !owned.value.empty() || piece.count == 0, owned,
@@ -37,11 +42,12 @@ void check(const OwnedPiece& owned, Optimizer::States states) {
           "a master of another size", "give as many elements as the piece has");
   require(owned.value.empty() || is_row(owned.value, piece.count), owned,
           "a value of another shape or type", "give 1 x count elements of f16, bf16 or f32");
+  const int64_t first = owned.first_state();
+  const int64_t end = first + state_floats(optimizer.state_format(*owned.spec), piece.count);
   for (const std::span<float> state : states) {
-    require(piece.owned_offset >= 0 &&
-                piece.owned_offset + piece.count <= static_cast<int64_t>(state.size()),
-            owned, cat("a state of only ", state.size(), " elements"),
-            "give arrays of layout.owned_size elements");
+    require(first >= 0 && end <= std::ssize(state), owned,
+            cat("a state of only ", state.size(), " floats"),
+            "give arrays as large as place_states() says, or of layout.owned_size elements");
   }
 }
 
@@ -51,6 +57,15 @@ void check_option(bool good, std::string_view option, double value, std::string_
   if (good) return;
   throw Error(ErrorCode::invalid_argument, cat(option, " ", value, " makes no sense"),
               {.remedy = cat("take a value ", allowed)});
+}
+
+int64_t Optimizer::place_states(std::span<OwnedPiece> pieces) const {
+  int64_t floats = 0;
+  for (OwnedPiece& owned : pieces) {
+    owned.state_offset = floats;
+    floats += round_up(state_floats(state_format(*owned.spec), owned.piece.count), kCacheLine);
+  }
+  return floats;
 }
 
 void Optimizer::step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
@@ -63,7 +78,11 @@ void Optimizer::step(std::span<const OwnedPiece> pieces, States states, const St
                 {.cause = "state of another optimizer, or of one with other options",
                  .remedy = "give one array for each of state_names()"});
   }
-  for (const OwnedPiece& piece : pieces) check(piece, states);
+  for (const OwnedPiece& piece : pieces) {
+    check(piece, *this, states);
+    require(options.whole != nullptr || whole_states(*piece.spec, options.units).empty(), piece,
+            "no states of whole parameters", "set whole");
+  }
   update(pieces, states, options, reducer);
 }
 

@@ -16,6 +16,8 @@
 #include "training/core/tensor.h"
 #include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/norm_reducer.h"
+#include "training/optimizers/state_format.h"
+#include "training/optimizers/whole_states.h"
 
 namespace tutti::training {
 
@@ -30,6 +32,8 @@ struct StepOptions {
   int units = 0;
   // Where owners have parts of matrices; none: they have all of them. Muon needs it.
   MatrixExchange* matrices = nullptr;
+  // The states of the parameters that this owner computes, of an optimizer that has whole_states().
+  const WholeStates* whole = nullptr;
   // Values in bf16 are rounded up or down by chance, as a function of seed, step, the parameter's
   // name and the element. Without masters this should be on: rounding to nearest loses updates
   // below half a unit of the last place. Other types are rounded to nearest even.
@@ -52,18 +56,30 @@ void check_option(bool good, std::string_view option, double value, std::string_
 class Optimizer {
  public:
   // Flat fp32 arrays, zero at the start and owned by the caller, one for each of state_names():
-  // state of element i of a piece is at piece.owned_offset + i.
+  // the state of a piece is at its first_state(), in the parameter's format.
   using States = std::span<const std::span<float>>;
 
   virtual ~Optimizer() = default;
   // As PyTorch calls them; two at most.
   virtual std::vector<std::string> state_names() const = 0;
+  // How the states of a parameter are stored. Throws Error(unsupported) for one that is cut over an
+  // axis of the mesh at places where this optimizer does not work.
+  virtual StateFormat state_format(const ParameterSpec& /*spec*/) const { return StateFormat::f32; }
+  // Elements: no aligned block of so many of a parameter may be cut by the end of a piece.
+  virtual int64_t alignment() const { return kAlignment; }
+  // The states that the owner who computes a parameter (computed_here()) has of it as a whole, in a
+  // model of so many units. Throws as state_format() does.
+  virtual std::vector<WholeState> whole_states(const ParameterSpec& /*spec*/, int /*units*/) const {
+    return {};
+  }
   // Whether an element's update needs nothing of others: then owners may update at different times,
   // without a word to each other.
   virtual bool is_elementwise() const { return true; }
   // Whether an update is the gradient times the learning rate, and what earlier ones left: sums of
   // updates by parts of a gradient are then the update by all of it.
   virtual bool adds_gradients() const { return false; }
+  // Sets where the states of each piece are. Returns the floats that one state of all of them has.
+  int64_t place_states(std::span<OwnedPiece> pieces) const;
   // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, Muon
   // `options.matrices` twice: collective calls. Throws Error(invalid_argument) before anything has
   // changed if sizes or types do not fit together.

@@ -11,6 +11,17 @@ namespace tutti::training::optimizer_loops {
 
 inline constexpr int64_t kSquaresBlock = 32;
 
+// Tables of codes (dynamic_map.h). Floats from 2^-23 to 1 are cut into kCells cells, in which
+// 2^kCellBits floats lie that differ in their last bits only; smaller ones count as the first. The
+// entry of a cell is the code of its first float, and in its last kCellBits bits those of the last
+// float that has this code: the others have the next code, of negative floats the one before. The
+// cells of positive floats come first.
+inline constexpr uint32_t kCellBits = 16;
+inline constexpr uint32_t kCellMask = (1U << kCellBits) - 1;
+inline constexpr uint32_t kLeastCell = 0x34000000;  // the bits of 2^-23
+inline constexpr uint32_t kLastCell = 0x3f800000;   // of 1
+inline constexpr uint32_t kCells = ((kLastCell - kLeastCell) >> kCellBits) + 1;
+
 // u is what the values w move by. g is the gradient times `gradient`, plus decay * w.
 struct SgdFactors {
   float gradient = 1;
@@ -53,6 +64,12 @@ struct Loops {
                          MomentFactors factors, float decay);
   // w -= rate * u
   void (*descend)(float* w, const float* u, int64_t n, float rate);
+
+  // values[i] = map[codes[i]] * scale; `map` has 256 values.
+  void (*dequantize)(const uint8_t* codes, const float* map, float scale, float* values, int64_t n);
+  // codes[i] = the code of values[i] / scale by `cells`, with the largest absolute value as scale,
+  // which is returned. Where that is 0 all codes are that of 0.
+  float (*quantize)(const float* values, const uint32_t* cells, uint8_t* codes, int64_t n);
 
   // bf16s from values: element i by random_bits(seed, stream, first + i).
   void (*round_stochastically)(const float* values, uint16_t* bf16s, int64_t n, uint64_t seed,

@@ -5,17 +5,21 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/optimizers/adafactor.h"
 #include "training/optimizers/adamw.h"
+#include "training/optimizers/adamw8bit.h"
 #include "training/optimizers/lamb.h"
 #include "training/optimizers/lars.h"
 #include "training/optimizers/muon.h"
 #include "training/optimizers/sgd.h"
+#include "training/optimizers/soap.h"
 
 namespace tutti::training {
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
-      adamw_kind(), sgd_kind(), lamb_kind(), lars_kind(), muon_kind(),
+      adamw_kind(), adamw8bit_kind(), sgd_kind(),       lamb_kind(),
+      lars_kind(),  muon_kind(),      adafactor_kind(), soap_kind(),
   };
   return kinds;
 }

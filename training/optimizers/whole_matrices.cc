@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tutti::training {
 namespace {
@@ -19,7 +20,7 @@ double cost_of(const ParameterSpec& spec) {
 
 class Deal {
  public:
-  Deal(MatrixExchange& exchange, const std::function<bool(const ParameterSpec& spec)>& is_matrix)
+  Deal(const MatrixExchange& exchange, const IsMatrix& is_matrix)
       : exchange_(exchange), pieces_(static_cast<size_t>(exchange.owners())) {
     std::map<int, double> costs;
     for (int owner = 0; owner < exchange.owners(); ++owner) {
@@ -35,7 +36,16 @@ class Deal {
 
   const std::vector<Piece>& own() const { return pieces_[static_cast<size_t>(exchange_.self())]; }
 
-  void compute(std::span<float> values, const MatrixWork& work) {
+  std::vector<int> computed_here() const {
+    std::vector<int> parameters;
+    for (const auto& [parameter, home] : homes_) {
+      if (home == static_cast<size_t>(exchange_.self())) parameters.push_back(parameter);
+    }
+    return parameters;
+  }
+
+  // `exchange` is that of the deal.
+  void compute(MatrixExchange& exchange, std::span<float> values, const MatrixWork& work) {
     std::vector<float> packed = in_order_of_homes(values);
     std::vector<int64_t> sent(pieces_.size());
     std::vector<int64_t> received(pieces_.size());
@@ -44,15 +54,17 @@ class Deal {
     int64_t total = 0;
     for (const int64_t count : received) total += count;
     std::vector<float> here(static_cast<size_t>(total));
-    exchange_.exchange(packed, sent, here, received);
+    exchange.exchange(packed, sent, here, received);
 
     std::map<int, std::vector<float>> matrices;
     copy_here(here, matrices,
               [](auto whole, auto part) { std::ranges::copy(part, whole.begin()); });
-    for (auto& [parameter, matrix] : matrices) work(exchange_.spec(parameter), matrix);
+    for (auto& [parameter, matrix] : matrices) {
+      work(parameter, exchange_.spec(parameter), matrix);
+    }
     copy_here(here, matrices,
               [](auto whole, auto part) { std::ranges::copy(whole, part.begin()); });
-    exchange_.exchange(here, received, packed, sent);
+    exchange.exchange(here, received, packed, sent);
     take_back(packed, values);
   }
 
@@ -127,18 +139,53 @@ class Deal {
     });
   }
 
-  MatrixExchange& exchange_;
+  const MatrixExchange& exchange_;
   std::vector<std::vector<Piece>> pieces_;  // of matrices, by owner
   std::map<int, size_t> homes_;             // by parameter
 };
 
 }  // namespace
 
-void compute_whole(std::span<const OwnedPiece> pieces,
-                   const std::function<bool(const ParameterSpec& spec)>& is_matrix,
+void check_whole(const ParameterSpec& spec, std::string_view optimizer) {
+  if (spec.slice().is_whole()) return;
+  throw Error(ErrorCode::unsupported,
+              cat(optimizer, " works on whole matrices, and ", spec.name, " is cut over the axis ",
+                  name(spec.placement.cut_over())),
+              {.remedy = "take another optimizer"});
+}
+
+PieceValues::PieceValues(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix)
+    : pieces_(pieces) {
+  int64_t elements = 0;
+  for (const OwnedPiece& owned : pieces) {
+    starts_.push_back(elements);
+    if (is_matrix(*owned.spec)) elements += owned.piece.count;
+  }
+  values_.resize(static_cast<size_t>(elements));
+}
+
+float* PieceValues::of(const UpdateBlock& block) {
+  const auto piece = static_cast<size_t>(&block.owned - pieces_.data());
+  return values_.data() + starts_[piece] + block.first;
+}
+
+std::vector<int> computed_here(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
+                               const MatrixExchange* exchange) {
+  if (exchange != nullptr && exchange->owners() > 1) {
+    return Deal(*exchange, is_matrix).computed_here();
+  }
+  std::vector<int> parameters;
+  for (const OwnedPiece& owned : pieces) {
+    if (is_matrix(*owned.spec)) parameters.push_back(owned.piece.parameter);
+  }
+  std::ranges::sort(parameters);
+  return parameters;
+}
+
+void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                    std::span<float> values, MatrixExchange* exchange, const MatrixWork& work) {
   if (exchange != nullptr && exchange->owners() > 1) {
-    Deal(*exchange, is_matrix).compute(values, work);
+    Deal(*exchange, is_matrix).compute(*exchange, values, work);
     return;
   }
   size_t at = 0;
@@ -149,7 +196,7 @@ void compute_whole(std::span<const OwnedPiece> pieces,
                   {.where = owned.spec->name});
     }
     const auto count = static_cast<size_t>(owned.piece.count);
-    work(*owned.spec, values.subspan(at, count));
+    work(owned.piece.parameter, *owned.spec, values.subspan(at, count));
     at += count;
   }
 }

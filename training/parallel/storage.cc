@@ -34,6 +34,7 @@ Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
                                      .bucket_elements = options.bucket_elements,
                                      .first_bucket_elements = options.first_bucket_elements,
                                      .bucket_per_unit = options.stage == 3,
+                                     .alignment = options.alignment,
                                      .parameters = options.parameters,
                                      .groups = groups.group_of,
                                      .alone = options.alone});
@@ -91,10 +92,10 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
   }
 }
 
-Memory<float> ParameterStorage::allocate_row() {
-  const auto count = static_cast<size_t>(owned_elements());
-  return options_.shard_files.empty() ? communicator_.allocate<float>(count)
-                                      : map_floats(options_.shard_files, count);
+Memory<float> ParameterStorage::allocate_floats(int64_t count) {
+  const auto floats = static_cast<size_t>(count);
+  return options_.shard_files.empty() ? communicator_.allocate<float>(floats)
+                                      : map_floats(options_.shard_files, floats);
 }
 
 int ParameterStorage::owner_count() const {

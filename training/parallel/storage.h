@@ -64,6 +64,7 @@ struct StorageOptions {
   std::string shard_files;
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
+  int64_t alignment = kAlignment;  // of parameters and shards, in elements (LayoutOptions)
   // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
   // too, and counts in norms and checkpoints.
   std::optional<std::vector<int>> parameters;
@@ -111,8 +112,9 @@ class ParameterStorage {
   std::span<float> masters() const {
     return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
   }
-  // Zeroed memory for a row of this rank's arrays: masters, or a state of the optimizer.
-  Memory<float> allocate_row();
+  // Zeroed memory for a row of this rank's arrays, or for a state of the optimizer.
+  Memory<float> allocate_row() { return allocate_floats(owned_elements()); }
+  Memory<float> allocate_floats(int64_t count);
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);

@@ -7,9 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/settings.h"
 #include "training/core/layout.h"
+#include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/registry.h"
+#include "training/optimizers/whole_matrices.h"
 #include "training/parallel/factor_layers.h"
 #include "training/parallel/gradient_sums.h"
 #include "training/pipeline/plans.h"
@@ -154,6 +157,7 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                         .bucket_elements = storage.bucket_elements,
                         .first_bucket_elements = storage.first_bucket_elements,
                         .bucket_per_unit = storage.stage == 3,
+                        .alignment = storage.alignment,
                         .parameters = placement.parameters,
                         .groups = std::move(table.group_of),
                         .alone = storage.alone};
@@ -165,8 +169,35 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
   return options;
 }
 
-TrainOptions with_shards_of_servers(TrainOptions options) {
+// The pieces of the owners of a layout, for who computes what.
+class PlannedMatrices : public MatrixExchange {
+ public:
+  PlannedMatrices(const Layout& layout, const std::vector<ParameterSpec>& specs, int owners,
+                  int self)
+      : layout_(layout), specs_(specs), owners_(owners), self_(self) {}
+
+  int owners() const override { return owners_; }
+  int self() const override { return self_; }
+  std::vector<Piece> pieces(int owner) const override { return layout_.pieces({owner}); }
+  const ParameterSpec& spec(int parameter) const override {
+    return specs_[static_cast<size_t>(parameter)];
+  }
+  void exchange(std::span<const float>, std::span<const int64_t>, std::span<float>,
+                std::span<const int64_t>) override {
+    throw Error(ErrorCode::internal, "a plan has no ranks that exchange matrices");
+  }
+
+ private:
+  const Layout& layout_;
+  const std::vector<ParameterSpec>& specs_;
+  int owners_;
+  int self_;
+};
+
+// As a replica makes them of these.
+TrainOptions completed(TrainOptions options, const Optimizer& optimizer) {
   options.replica = with_shards(options.replica);
+  options.replica.storage.alignment = optimizer.alignment();
   return options;
 }
 
@@ -183,7 +214,8 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
                        int64_t passes, pipeline::Profile profile)
     : model_(model),
       batch_(batch),
-      options_(with_shards_of_servers(options)),
+      optimizer_(make_optimizer(options.optimizer)),
+      options_(completed(options, *optimizer_)),
       passes_(passes),
       profile_(std::move(profile)) {
   const PipelineOptions& pipeline = options.replica.pipeline;
@@ -238,7 +270,7 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
 }
 
 int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
-                                int64_t& rows) const {
+                                int64_t& rows, StateBytes& states) const {
   const ReplicaOptions& replica = options_.replica;
   const bool one_order = stage.placement.holders.size() == 1;
   const bool one_pass = passes_ == 1 && one_order;
@@ -256,7 +288,14 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   for (const Slot& slot : layout.slots) used += slot.count;
   const bool owns = owners.front() >= 0;
   if (owns) {
-    for (const Piece& piece : layout.pieces(owners)) owned += piece.count;
+    const std::vector<Piece> pieces = layout.pieces(owners);
+    states.whole = whole_state_bytes(layout, pieces, owners.front());
+    for (const Piece& piece : pieces) {
+      const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
+      owned += piece.count;
+      states.each +=
+          state_floats(optimizer_->state_format(spec), piece.count) * bytes_of(DType::f32);
+    }
   }
   const int64_t owned_size = owns ? layout.owned_size : 0;
 
@@ -292,12 +331,30 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   return owned;
 }
 
+// States of the parameters of this layout that owner number `self` computes as a whole.
+int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own,
+                                      int self) const {
+  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
+  const auto states_of = [&](const ParameterSpec& spec) {
+    return optimizer_->whole_states(spec, static_cast<int>(model_.units().size()));
+  };
+  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
+  if (std::ranges::none_of(specs, has_states)) return 0;
+  if (layout.buckets.empty()) return 0;
+  const PlannedMatrices matrices(layout, specs, layout.buckets.front().ranks, self);
+  std::vector<OwnedPiece> pieces;
+  for (const Piece& piece : own) {
+    pieces.push_back({.piece = piece, .spec = &matrices.spec(piece.parameter)});
+  }
+  const std::vector<int> here = computed_here(pieces, has_states, &matrices);
+  return WholeStates(specs, here, states_of).floats() * bytes_of(DType::f32);
+}
+
 // Gradients that a worker of ssp keeps until servers have them, at most.
 int64_t MemoryPlan::own_writes() const {
   const ReplicaOptions& replica = options_.replica;
   const bool keeps = replica.sync.bound > 0 && !replica.clip &&
-                     replica.storage.dtype == DType::f32 &&
-                     make_optimizer(options_.optimizer)->adds_gradients();
+                     replica.storage.dtype == DType::f32 && optimizer_->adds_gradients();
   if (!keeps) return 0;
   const uint64_t steps = (options_.samples + options_.batch - 1) / options_.batch;
   const auto of_a_stretch = static_cast<int64_t>(next_flush(options_, 1, steps));
@@ -308,10 +365,9 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   const Stage& stage = stages_[static_cast<size_t>(rank.place(Axis::pipeline))];
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
-  const int64_t owned = add_storage(stage, rank, report.storage, report.compression);
-  const auto states =
-      static_cast<int64_t>(make_optimizer(options_.optimizer)->state_names().size());
-  report.optimizer = states * owned * bytes_of(DType::f32);
+  StateBytes states;
+  const int64_t owned = add_storage(stage, rank, report.storage, report.compression, states);
+  report.optimizer = states.each * std::ssize(optimizer_->state_names()) + states.whole;
   if (options_.async_checkpoint) {
     const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);

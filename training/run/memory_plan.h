@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "training/core/model.h"
+#include "training/optimizers/optimizer.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/profile.h"
 #include "training/run/train_options.h"
@@ -42,10 +45,17 @@ class MemoryPlan {
     int64_t messages = 0;     // from and to other stages, at once
   };
 
-  // Adds the parts of a report that lie in the storage, and the bytes of the gradients that workers
-  // send to this rank. Returns the elements that it owns.
-  int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
-                      int64_t& rows) const;
+  // Of the optimizer: of each of its states of elements, and of all of whole parameters.
+  struct StateBytes {
+    int64_t each = 0;
+    int64_t whole = 0;
+  };
+
+  // Adds the parts of a report that lie in the storage, the bytes of the gradients that workers
+  // send to this rank, and those of the optimizer's states. Returns the elements that it owns.
+  int64_t add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes, int64_t& rows,
+                      StateBytes& states) const;
+  int64_t whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self) const;
 
   int64_t own_writes() const;
   int64_t shared_elements(const Stage& stage) const;
@@ -53,6 +63,7 @@ class MemoryPlan {
 
   Model& model_;
   const MicroBatch& batch_;
+  std::shared_ptr<const Optimizer> optimizer_;
   TrainOptions options_;
   int64_t passes_;
   pipeline::Profile profile_;

@@ -68,6 +68,10 @@ struct RowName {
   bool of_each_tensor_rank = false;
 };
 
+std::string name_of(const Replica& replica, const std::string& kind, int parameter) {
+  return kind + "." + replica.spec(parameter).name;
+}
+
 class Saver : public StateVisitor {
  public:
   Saver(Replica& replica, int64_t step, Json& state)
@@ -89,6 +93,22 @@ class Saver : public StateVisitor {
       saved.push_back({kind + "." + piece.spec->name, piece.spec->shape, piece.piece.first,
                        values_of(piece), piece.spec->slice()});
     }
+  }
+  void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) override {
+    if (!replica_.saves()) return;
+    for (const OwnedPiece& piece : replica_.owned()) {
+      const Tensor values = piece.copy ? Tensor() : values_of(piece);
+      if (values.empty()) continue;
+      const Slice slice = piece.spec->slice().in_blocks(block).value();
+      saved.push_back({kind + "." + piece.spec->name, slice.whole_shape(),
+                       piece.piece.first / block, values, slice});
+    }
+  }
+  void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
+             Tensor values) override {
+    const std::vector<int>& copies = replica_.storage().options().copies;
+    if (!replica_.saves() || std::ranges::count(copies, parameter) > 0) return;
+    saved.push_back({name_of(replica_, kind, parameter), shape, 0, values});
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
     const RowName name(replica_, row);
@@ -133,6 +153,24 @@ class StateLoader : public StateVisitor {
       stored(source_, name, piece.spec->shape);
       read_slice(source_, name, piece.spec->slice(), piece.piece.first, values_of(piece));
     }
+  }
+  void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) override {
+    if (values_alone) return;
+    for (const OwnedPiece& piece : replica_.owned()) {
+      const Tensor values = values_of(piece);
+      if (values.empty()) continue;
+      const std::string name = kind + "." + piece.spec->name;
+      const Slice slice = piece.spec->slice().in_blocks(block).value();
+      stored(source_, name, slice.whole_shape());
+      read_slice(source_, name, slice, piece.piece.first / block, values);
+    }
+  }
+  void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
+             Tensor values) override {
+    if (values_alone) return;
+    const std::string name = name_of(replica_, kind, parameter);
+    stored(source_, name, shape);
+    source_.read(name, 0, values);
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
     const std::string name = RowName(replica_, row).text;

@@ -131,7 +131,8 @@ TEST_F(TrainConfig, NullInAFileIsAsIfItWereNotThere) {
 TEST_F(TrainConfig, TheHelpTellsTheDefaultsThatRunsHave) {
   const std::string help = run({"train", "--help"}).out;
   for (const char* told :
-       {"adamw 0.99, lamb 0.99, muon 0.99)", "adamw 0.01 (gpt2 to switch 0.1), sgd 0,",
+       {"adamw 0.99, adamw8bit 0.99, lamb 0.99, muon 0.99, soap 0.95)",
+        "adamw 0.01 (gpt2 to switch 0.1), adamw8bit 0.01 (gpt2 to switch 0.1), sgd 0,",
         "muon 0.3 (gpt2 to switch 0.05; resnet, unet 0.15; perceptron, convnet 0.05)"}) {
     EXPECT_THAT(help, HasSubstr(told));
   }

@@ -120,7 +120,7 @@ TEST(WholeMatricesTest, AnOwnerWithPartOfAMatrixAndNobodyToAskIsAnError) {
   std::vector<float> values(64);
   EXPECT_THROW(compute_whole(
                    {&owned, 1}, [](const ParameterSpec&) { return true; }, values, nullptr,
-                   [](const ParameterSpec&, std::span<float>) {}),
+                   [](int, const ParameterSpec&, std::span<float>) {}),
                Error);
 }
 

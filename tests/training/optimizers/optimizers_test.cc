@@ -235,7 +235,7 @@ TEST_F(RefusedStepTest, NamesThePieceAndChangesNothing) {
   expect_refused(
       sgd, [](OwnedPiece& piece) { piece.piece.first = 16; }, "aligned block");
   expect_refused(
-      sgd, [](OwnedPiece& piece) { piece.piece.owned_offset = 63; }, "only 64 elements");
+      sgd, [](OwnedPiece& piece) { piece.piece.owned_offset = 63; }, "only 64 floats");
 }
 
 TEST_F(RefusedStepTest, CountsStatesAndParameters) {

@@ -57,7 +57,8 @@ class Owner {
         masters_(size_),
         gradients_(size_ * size_of(training.gradients)),
         values_(size_ * size_of(training.values)),
-        states_(optimizer_->state_names().size(), std::vector<float>(size_)) {
+        places_(places()),
+        states_(optimizer_->state_names().size(), std::vector<float>(state_size())) {
     for (const Piece& piece : pieces_) {
       std::vector<float> start(static_cast<size_t>(piece.count));
       for (size_t i = 0; i < start.size(); ++i) {
@@ -69,17 +70,18 @@ class Owner {
   }
 
   void step(int64_t step, NormReducer& reducer) {
-    std::vector<OwnedPiece> owned;
-    for (const Piece& piece : pieces_) {
+    std::vector<OwnedPiece> owned = places_;
+    for (size_t at = 0; at < pieces_.size(); ++at) {
+      const Piece& piece = pieces_[at];
       std::vector<float> gradients(static_cast<size_t>(piece.count));
       for (size_t i = 0; i < gradients.size(); ++i) {
         gradients[i] = example_gradient(spec(piece), piece.first + static_cast<int64_t>(i), step);
       }
       const Tensor gradient = row(gradients_, training_.gradients, piece);
       write(gradients, gradient);
-      owned.push_back({.piece = piece, .spec = &spec(piece), .gradient = gradient});
-      if (training_.masters) owned.back().master = master(piece);
-      if (has_values()) owned.back().value = row(values_, training_.values, piece);
+      owned[at].gradient = gradient;
+      if (training_.masters) owned[at].master = master(piece);
+      if (has_values()) owned[at].value = row(values_, training_.values, piece);
     }
     const std::vector<std::span<float>> states(states_.begin(), states_.end());
     optimizer_->step(owned, states,
@@ -94,20 +96,37 @@ class Owner {
 
   // `starts`: where each parameter's elements begin in `bits`, per element `words` words.
   void collect(std::span<const int64_t> starts, size_t words, std::vector<uint32_t>& bits) const {
-    for (const Piece& piece : pieces_) {
+    for (const OwnedPiece& owned : places_) {
+      const Piece& piece = owned.piece;
       const int64_t start = starts[static_cast<size_t>(piece.parameter)] + piece.first;
       for (int64_t i = 0; i < piece.count; ++i) {
         const size_t from = static_cast<size_t>(piece.owned_offset + i);
         uint32_t* to = &bits[static_cast<size_t>(start + i) * words];
         if (training_.masters) *to = std::bit_cast<uint32_t>(masters_[from]);
         if (has_values()) std::memcpy(++to, &values_[from * value_size()], value_size());
-        for (const auto& state : states_) *++to = std::bit_cast<uint32_t>(state[from]);
+        for (const auto& state : states_) *++to = state_bits(owned, state, i);
       }
     }
   }
   size_t words() const { return 2 + states_.size(); }
 
  private:
+  std::vector<OwnedPiece> places() const {
+    std::vector<OwnedPiece> owned;
+    for (const Piece& piece : pieces_) owned.push_back({.piece = piece, .spec = &spec(piece)});
+    optimizer_->place_states(owned);
+    return owned;
+  }
+  size_t state_size() { return static_cast<size_t>(optimizer_->place_states(places_)); }
+  // Of an element: a float, or its code and its block's scale.
+  uint32_t state_bits(const OwnedPiece& owned, const std::vector<float>& state, int64_t i) const {
+    const float* const memory = state.data() + owned.first_state();
+    if (optimizer_->state_format(*owned.spec) == StateFormat::f32) {
+      return std::bit_cast<uint32_t>(memory[i]);
+    }
+    const BlockwiseState view(const_cast<float*>(memory), owned.piece.count);
+    return std::bit_cast<uint32_t>(view.scales[i / kStateBlock]) + view.codes[i];
+  }
   const ParameterSpec& spec(const Piece& piece) const {
     return training_.specs[static_cast<size_t>(piece.parameter)];
   }
@@ -136,13 +155,16 @@ class Owner {
   std::vector<float> masters_;
   std::vector<std::byte> gradients_;
   std::vector<std::byte> values_;
+  std::vector<OwnedPiece> places_;
   std::vector<std::vector<float>> states_;
 };
 
 }  // namespace
 
 std::vector<uint32_t> train(const Training& training, const LayoutOptions& options) {
-  const Layout layout = make_layout(training.specs, options);
+  LayoutOptions aligned = options;
+  aligned.alignment = training.make_optimizer()->alignment();
+  const Layout layout = make_layout(training.specs, aligned);
   std::vector<int64_t> starts;
   int64_t count = 0;
   for (const ParameterSpec& spec : training.specs) {

@@ -5,6 +5,7 @@
 
 #include "tests/training/optimizers/owners.h"
 #include "training/optimizers/adamw.h"
+#include "training/optimizers/adamw8bit.h"
 #include "training/optimizers/lamb.h"
 #include "training/optimizers/lars.h"
 #include "training/optimizers/sgd.h"
@@ -71,6 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
         Named{"plain_sgd", [] { return std::make_unique<Sgd>(SgdOptions{.momentum = 0}); }},
         Named{"nesterov", [] { return std::make_unique<Sgd>(SgdOptions{.nesterov = true}); }},
         Named{"adamw", [] { return std::make_unique<AdamW>(); }},
+        Named{"adamw8bit", [] { return std::make_unique<AdamW8Bit>(); }},
         Named{"lamb", [] { return std::make_unique<Lamb>(); }},
         Named{"lars", [] { return std::make_unique<Lars>(LarsOptions{.trust_coefficient = 1}); }}),
     [](const auto& info) { return info.param.name; });

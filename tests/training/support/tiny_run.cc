@@ -77,7 +77,11 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
     for (const OwnedPiece& piece : replica.owned()) {
       const Tensor values = replica.values_of(piece, kind);
       std::vector<float> floats(static_cast<size_t>(values.size()));
-      convert(values, tensor_at(floats.data(), DType::f32, 1, values.size()));
+      if (values.dtype == DType::u8) {  // codes
+        std::ranges::copy(values.values<uint8_t>(), floats.begin());
+      } else {
+        convert(values, tensor_at(floats.data(), DType::f32, 1, values.size()));
+      }
       for_each_run(piece.spec->slice(), piece.piece.first, piece.piece.count,
                    [&](const Slice::Run& run, int64_t at) {
                      const auto first = floats.begin() + at;

@@ -129,6 +129,7 @@ _LIBS = {
     # Its header only: the library is loaded at run time, where there is one.
     "ipsec_mb": ([], ["intel-ipsec-mb.h"], [], "libipsec-mb-dev", False),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
+    "lapack": (["lapack"], [], [], "liblapack-dev", True),
     # Its headers only: the library is loaded at run time, where there is one.
     "libfabric": ([], ["rdma/fabric.h"], [], "libfabric-dev", True),
     "mpich": (["mpich"], ["mpi.h"], [], "libmpich-dev mpich", False),

@@ -1,0 +1,50 @@
+// Adaptive rates from factored second moments.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/optimizers/optimizer.h"
+#include "training/optimizers/registry.h"
+
+namespace tutti::training {
+
+struct AdafactorOptions {
+  double beta2_decay = 0.8;   // of 0 or more
+  double clip_threshold = 1;  // of 1 or more
+  double least_rms = 1e-3;    // of 0 or more
+  double weight_decay = 0.0;  // values shrink by learning_rate * weight_decay
+};
+
+// Shazeer, Stern: Adafactor: adaptive learning rates with sublinear memory cost, ICML 2018, as
+// torch.optim.Adafactor does it. Of a matrix only the means of squared gradients over rows and over
+// columns are kept, rows + columns floats; of a vector the mean of each element's squares. At step
+// t
+//
+//   r = lerp(r, mean of g^2 over the columns, t^-beta2_decay), c the same over the rows
+//   v = r c / mean(r), u = g / sqrt(v), u = u / max(1, rms(u) / clip_threshold)
+//   w = (1 - rate weight_decay) w - max(least_rms, rms(w)) min(rate, 1 / sqrt(t)) u
+//
+// with mean(r) >= e and v >= e^2, e = 2^-23. Tensors of more dimensions are stacks of matrices of
+// the last two.
+//
+// A parameter is computed by one owner, which has its states and which gradients are sent to: so
+// its bits do not depend on who has which part.
+class Adafactor : public Optimizer {
+ public:
+  // Throws Error(invalid_argument) for options out of range.
+  explicit Adafactor(const AdafactorOptions& options = {});
+  std::vector<std::string> state_names() const override { return {}; }
+  std::vector<WholeState> whole_states(const ParameterSpec& spec, int units) const override;
+  bool is_elementwise() const override { return false; }
+
+ private:
+  void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+              NormReducer& reducer) override;
+
+  AdafactorOptions options_;
+};
+
+OptimizerKind adafactor_kind();
+
+}  // namespace tutti::training

@@ -1,0 +1,54 @@
+// Adam in the eigenbases of Shampoo's preconditioners.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/optimizers/adam_moments.h"
+#include "training/optimizers/optimizer.h"
+#include "training/optimizers/registry.h"
+
+namespace tutti::training {
+
+struct SoapOptions {
+  double beta1 = 0.95;            // in [0, 1)
+  double beta2 = 0.95;            // in [0, 1): also of the preconditioners
+  double epsilon = 1e-8;          // of 0 or more; added to the root
+  double weight_decay = 0.0;      // decoupled
+  int64_t frequency = 10;         // steps between updates of the bases
+  int64_t max_dimension = 10000;  // larger dimensions are not preconditioned
+};
+
+// Vyas et al.: SOAP: improving and stabilizing Shampoo using Adam, 2024, as pytorch-optimizer's
+// SOAP does it. For each dimension d of a tensor with two or more a preconditioner P_d moves
+// towards the gradient's products along it (of a matrix G: G G^T and G^T G), and its basis Q_d has
+// P_d's eigenvectors. The first step only collects: it makes P_d and Q_d, and changes no values. At
+// step t + 1
+//
+//   m = lerp(m, g), v = lerp(v, (g in the bases)^2)
+//   w = (w - rate sqrt(1 - beta2^t) / (1 - beta1^t) (m in the bases / (sqrt(v) + epsilon)) back)
+//       (1 - rate weight_decay)
+//
+// and every `frequency` steps Q_d is the orthogonal factor of P_d Q_d, sorted by the eigenvalues
+// that Q_d estimates, and v with it.
+//
+// A parameter is computed by one owner, which has its states and which gradients are sent to: so
+// its bits do not depend on who has which part.
+class Soap : public Optimizer {
+ public:
+  // Throws Error(invalid_argument) for options out of range.
+  explicit Soap(const SoapOptions& options = {});
+  std::vector<std::string> state_names() const override { return {}; }
+  std::vector<WholeState> whole_states(const ParameterSpec& spec, int units) const override;
+  bool is_elementwise() const override { return false; }
+
+ private:
+  void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+              NormReducer& reducer) override;
+
+  SoapOptions options_;
+};
+
+OptimizerKind soap_kind();
+
+}  // namespace tutti::training

@@ -1,0 +1,51 @@
+// States of whole parameters, for optimizers that compute with whole matrices (whole_matrices.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/core/parameters.h"
+
+namespace tutti::training {
+
+// A state whose elements are not those of the parameter.
+struct WholeState {
+  std::string name;  // "exp_avg_sq_row"
+  std::vector<int64_t> shape;
+
+  int64_t count() const;
+};
+
+// Where the states of the parameters that this owner computes are in one flat array.
+class WholeStates {
+ public:
+  struct Place {
+    int parameter = 0;
+    WholeState state;
+    int64_t first = 0;
+  };
+  using StatesOf = std::function<std::vector<WholeState>(const ParameterSpec& spec)>;
+
+  WholeStates() = default;
+  // `parameters`: those of the model's `specs` that this owner computes (computed_here()).
+  WholeStates(const std::vector<ParameterSpec>& specs, std::span<const int> parameters,
+              const StatesOf& states_of);
+
+  int64_t floats() const { return floats_; }
+  const std::vector<Place>& places() const { return places_; }
+  // The array: floats() floats, which outlive this.
+  void set_memory(float* memory) { memory_ = memory; }
+  std::span<float> at(const Place& place) const;
+  // The states of a parameter, in their order. Throws Error(internal) for one that has none here.
+  std::vector<std::span<float>> of(int parameter) const;
+
+ private:
+  std::vector<Place> places_;  // by parameter
+  int64_t floats_ = 0;
+  float* memory_ = nullptr;
+};
+
+}  // namespace tutti::training

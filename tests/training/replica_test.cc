@@ -201,7 +201,9 @@ TEST(Overflow, SkippedStepsAreNoUpdatesOfAdam) {
       return values;
     };
     const std::vector<float> expected = values_after(0);
-    if (optimizer == "adamw") EXPECT_NEAR(expected.at(0), 0, 1e-6);
+    if (optimizer == "adamw") {
+      EXPECT_NEAR(expected.at(0), 0, 1e-6);
+    }
     EXPECT_EQ(values_after(4), expected);
   }
 }

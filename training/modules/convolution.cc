@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/core/thread_pool.h"
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training {
@@ -75,6 +76,21 @@ double multiplications_of(const ConvolutionShape& shape) {
   return static_cast<double>(shape.output().size() * shape.weights());
 }
 
+// Adds a value to each channel of images of `width` pixels, a row of pixels at a time.
+void add_to_pixels(Pass& pass, ConstTensor channels, int64_t width, Tensor images) {
+  if (images.empty()) return;
+  const ArenaScope scope(pass.arena);
+  const Tensor values = pass.arena.take(images.dtype, width, channels.cols);
+  for (int64_t pixel = 0; pixel < width; ++pixel) copy(channels, values.row_range(pixel, 1));
+  const ConstTensor row = values.reshaped(1, values.size());
+  const Tensor rows = images.reshaped(images.size() / row.cols, row.cols);
+  parallel_rows(rows.rows, row.cols, [&](int64_t first, int64_t count) {
+    for (int64_t at = first; at < first + count; ++at) {
+      add(rows.row_range(at, 1), row, rows.row_range(at, 1));
+    }
+  });
+}
+
 ConstTensor value_of(const Parameter* parameter) {
   return parameter == nullptr ? ConstTensor{} : ConstTensor(parameter->value);
 }
@@ -132,13 +148,7 @@ Tensor TransposedConvolution::forward(Pass& pass, ConstTensor input, Saved& save
   saved.input = input;
   const Tensor result = map_.adjoint(pass, input, weight_->value, [] {});
   if (bias_ == nullptr) return result;
-  const int64_t channels = output().channels;
-  const ConstTensor bias = bias_->value;
-  const Tensor pixels = result.reshaped(result.size() / channels, channels);
-  for (int64_t pixel = 0; pixel < pixels.rows; ++pixel) {
-    const Tensor row = pixels.row_range(pixel, 1);
-    add(row, bias, row);
-  }
+  add_to_pixels(pass, bias_->value, map_.windows().own.columns.count, result);
   return result;
 }
 

@@ -48,16 +48,20 @@ std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
 
 }  // namespace
 
+// Below the ports that the kernel gives to connections of programs beside this one.
 uint16_t free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), raw, length) != 0 || ::getsockname(socket.get(), raw, &length) != 0) {
-    throw system_error("a free port", errno);
+  std::random_device chance;
+  std::uniform_int_distribution<int> ports(15000, 32000);
+  for (int tries = 0; tries < 1000; ++tries) {
+    const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(ports(chance)));
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      return ntohs(address.sin_port);
+    }
   }
-  return ntohs(address.sin_port);
+  throw system_error("a free port", errno);
 }
 
 namespace {

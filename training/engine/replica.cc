@@ -331,7 +331,10 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   if (!synchronizer_->sums_gradients()) {
     weigh_own_gradients(counts.front(), gradients_.all_counts().front());
   }
-  synchronizer_->finish_gradients();
+  {
+    const ProfileSpan span(profiler_, StepProfiler::Phase::exchange);
+    synchronizer_->finish_gradients();
+  }
 
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
@@ -376,6 +379,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // Returns the gradients' norm; one that is not finite: nothing is updated then.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
+  const ProfileSpan part(profiler_, StepProfiler::Phase::update);
   // Over all stages, some of which may have the same parameters.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
@@ -453,11 +457,20 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
 
 void Replica::record(Trace& trace) {
   trace_ = &trace;
-  tracing_.emplace(probe_, model_, trace);
+  wrap_hooks(tracing_.emplace(*hooks_, model_, trace));
   synchronizer_->observe(record_collectives(trace));
   mesh_.record(trace);
-  gradients_.set_hooks(*tracing_);
   if (pipelined()) gradients_.record(trace);
+}
+
+void Replica::profile(StepProfiler& profiler) {
+  profiler_ = &profiler;
+  wrap_hooks(profiling_.emplace(*hooks_, profiler));
+}
+
+void Replica::wrap_hooks(UnitHooks& hooks) {
+  hooks_ = &hooks;
+  gradients_.set_hooks(hooks);
 }
 
 MemoryReport Replica::memory() const {

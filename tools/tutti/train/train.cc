@@ -395,8 +395,8 @@ void add_own_options(Command command, TrainCommandOptions& options) {
   command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
   command
       .add_option("--profile", options.profile,
-                  "tell rank 0's time, FLOPs, bytes and share of the measured peak by unit and "
-                  "kernel at the end; with a file: draw it as well")
+                  "print time, FLOPs, bytes and share of the measured peak of rank 0 by unit and "
+                  "kernel at the end; with a file: draw them as well")
       .type_name("FILE.svg")
       .or_alone(kProfileTable)
       .group(kGroup);

@@ -31,13 +31,13 @@ class Model:
         layers, width = (int(part) for part in name.split("x"))
         self.name, self.layers, self.width, self.context = name, layers, width, context
         self.heads = options.heads or max(1, width // 64)
-        # As many tokens in a micro-batch whatever the context.
+        # The micro-batch has as many tokens whatever the context.
         self.batch = options.batch or max(1, 2048 // context)
         self.tokens = self.batch * context
 
 
 class Steps:
-    """Steps of one program: tokens a second by the clock, and by the processors' time."""
+    """One program's steps: tokens a second by the clock, and by the processors' time."""
 
     def __init__(self):
         self.clock, self.processor = [], []
@@ -109,9 +109,9 @@ def parse():
     for name, default in [("threads", 2), ("vocab", 256), ("steps", 6), ("rounds", 3)]:
         parser.add_argument("--" + name, type=int, default=default, help=f"({default})")
     parser.add_argument("--batch", type=int, help="samples (default: 2048 tokens)")
-    parser.add_argument("--heads", type=int, help="(default: of 64 values)")
+    parser.add_argument("--heads", type=int, help="heads of attention (default: width / 64)")
     parser.add_argument("--modes", nargs="+", choices=["eager", "compiled"],
-                        default=["eager", "compiled"], help="of PyTorch (both)")
+                        default=["eager", "compiled"], help="PyTorch's modes (both)")
     parser.add_argument("--avx2", action="store_true", help="without AVX-512")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--bf16-mode", choices=["autocast", "pure"], default="autocast",

@@ -257,6 +257,7 @@ TEST(ConvnetMixes, MistakesAreNamed) {
   EXPECT_THAT(with([](ConvnetConfig& c) { c.strides = {1, 0}; }), HasSubstr("stride"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = 0; }), HasSubstr("windows"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = -3; }), HasSubstr("windows"));
+  EXPECT_THAT(with([](ConvnetConfig& c) { c.kernel = 5000; }), HasSubstr("at most 1024"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.filters = {}; }), HasSubstr("convolutions"));
   EXPECT_THAT(with([](ConvnetConfig& c) { c.filters = {4, -1}; }), HasSubstr("channels"));
   EXPECT_EQ(with([](ConvnetConfig& c) { c.widths.clear(); }), "no error");

@@ -50,7 +50,7 @@ struct LayoutOptions {
   int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has so many
   int64_t first_bucket_elements = 1 << 16;  // the first one: its communication starts early
   bool bucket_per_unit = false;             // instead: one bucket for each of the model's units
-  // Of parameters and shards, in elements: a multiple of kAlignment, in place of it.
+  // Parameters and shards start at multiples of so many elements; a multiple of kAlignment.
   int64_t alignment = kAlignment;
   // Only these (a pipeline stage's), ascending; the others' slots have no elements. None: all.
   std::optional<std::vector<int>> parameters;

@@ -23,8 +23,8 @@ struct OwnedPiece {
   Tensor value;
   // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
   bool copy = false;
-  // Of the optimizer's states: floats from the start of each state's array. Negative: as many as
-  // the elements before the piece in the owner's arrays.
+  // Where the piece's part of each of the optimizer's states begins, in floats from the start of
+  // the state's array. Negative: after as many as the owner has elements before the piece.
   int64_t state_offset = -1;
 
   int64_t first_state() const { return state_offset < 0 ? piece.owned_offset : state_offset; }

@@ -38,8 +38,8 @@ class StateVisitor {
   // no slice cuts: the tensor KIND.PARAMETER of one dimension. Parameters whose values are empty
   // have none.
   virtual void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) = 0;
-  // Of a parameter 1 x count elements, which this rank alone has of those that share it out: the
-  // tensor KIND.PARAMETER of that shape.
+  // A state of a parameter, 1 x count elements, which this rank alone has of those that share it
+  // out: the tensor KIND.PARAMETER of that shape.
   virtual void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
                      Tensor values) = 0;
   // 1 x count of f32, or of a narrower type.

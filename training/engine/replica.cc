@@ -15,6 +15,7 @@
 #include "training/parallel/averaging/averaging.h"
 #include "training/parallel/hooks/sufficient_factors.h"
 #include "training/parallel/rank_reducer.h"
+#include "training/parallel/same_products.h"
 #include "training/pipeline/places.h"
 
 namespace tutti::training {
@@ -122,13 +123,16 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
   return parallel;
 }
 
-// Collective.
-std::unique_ptr<CommunicationHook> make_factors(Model& model, const ParameterStorage& storage) {
-  Communicator ranks = storage.groups().ranks.front();
-  check_same_instructions(ranks);
-  return std::make_unique<SufficientFactors>(model.parameters(), storage.layout(),
-                                             storage.options().alone, storage.options().dtype,
-                                             ranks);
+// Collective among all ranks: those that compute by themselves what all are to have alike.
+void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh) {
+  if (options.factors.layers != FactorLayers::none) {
+    check_same_products(mesh.world(), options.storage.dtype, "send gradients as factors",
+                        "leave out --factors");
+  }
+  if (optimizer.takes_matrices() && options.storage.stage == 0) {
+    check_same_products(mesh.world(), DType::f32,
+                        "compute updates of whole matrices each for itself", "take ZeRO stage 1");
+  }
 }
 
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
@@ -138,7 +142,9 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
   std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
   made_on_all(mesh.world(), [&] { check_factors(options, model, placement, hook != nullptr); });
   if (!storage.options().alone.empty()) {
-    hook = make_factors(model, storage);
+    hook = std::make_unique<SufficientFactors>(model.parameters(), storage.layout(),
+                                               storage.options().alone, storage.options().dtype,
+                                               storage.groups().ranks.front());
   } else if (hook != nullptr) {
     made_on_all(mesh.world(), [&] {
       check_compression(options, placement);
@@ -197,6 +203,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       versions_(storage_) {
   mesh_.along(Axis::spatial);  // made by all its ranks, some of which may send no halo
   made_on_all(world(), [&] { check_updates(options_, model, updater_.optimizer()); });
+  check_products(options_, updater_.optimizer(), mesh_);
   gradients_.set_hooks(probe_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
@@ -340,7 +347,10 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   if (!synchronizer_->sums_gradients()) {
     weigh_own_gradients(counts.front(), gradients_.all_counts().front());
   }
-  synchronizer_->finish_gradients();
+  {
+    const ProfileSpan span(profiler_, StepProfiler::Phase::exchange);
+    synchronizer_->finish_gradients();
+  }
 
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
@@ -385,6 +395,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // Returns the gradients' norm; one that is not finite: nothing is updated then.
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
+  const ProfileSpan part(profiler_, StepProfiler::Phase::update);
   // Over all stages, some of which may have the same parameters.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
@@ -462,11 +473,20 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
 
 void Replica::record(Trace& trace) {
   trace_ = &trace;
-  tracing_.emplace(probe_, model_, trace);
+  wrap_hooks(tracing_.emplace(*hooks_, model_, trace));
   synchronizer_->observe(record_collectives(trace));
   mesh_.record(trace);
-  gradients_.set_hooks(*tracing_);
   if (pipelined()) gradients_.record(trace);
+}
+
+void Replica::profile(StepProfiler& profiler) {
+  profiler_ = &profiler;
+  wrap_hooks(profiling_.emplace(*hooks_, profiler));
+}
+
+void Replica::wrap_hooks(UnitHooks& hooks) {
+  hooks_ = &hooks;
+  gradients_.set_hooks(hooks);
 }
 
 MemoryReport Replica::memory() const {

@@ -27,6 +27,7 @@
 #include "training/core/thread_pool.h"
 #include "training/engine/gradient_probe.h"
 #include "training/engine/step_gradients.h"
+#include "training/engine/step_profile.h"
 #include "training/engine/tracing_hooks.h"
 #include "training/engine/updater.h"
 #include "training/optimizers/optimizer.h"
@@ -213,6 +214,8 @@ class Replica {
   bool first_of_model() const { return mesh_.place().first_along({Axis::tensor}); }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
+  // Measures the parts of steps from now on. The profiler outlives the replica.
+  void profile(StepProfiler& profiler);
   const Updater& updater() const { return updater_; }
   // Whether run() takes steps in which ranks do not wait for each other.
   bool has_servers() const { return servers_ != nullptr; }
@@ -257,6 +260,7 @@ class Replica {
   bool is_late() const { return tells_late(options_) && model_.expert_load() == nullptr; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
+  void wrap_hooks(UnitHooks& hooks);
   template <typename Work>
   auto ending_all(const Work& work);
   template <typename Work>
@@ -307,7 +311,11 @@ class Replica {
   std::optional<MeanValues> mean_;   // as it was saved, until the next step
   std::chrono::nanoseconds met_{0};  // time in which ranks met
   Trace* trace_ = nullptr;
-  std::optional<TracingHooks> tracing_;  // around the probe
+  StepProfiler* profiler_ = nullptr;
+  // Each around the hooks before it: hooks_ is the outermost.
+  std::optional<TracingHooks> tracing_;
+  std::optional<ProfilingHooks> profiling_;
+  UnitHooks* hooks_ = &probe_;
 };
 
 }  // namespace tutti::training

@@ -142,6 +142,12 @@ void check_updates(const ReplicaOptions& options, const Model& model, const Opti
                 {.cause = "a state in 8 bits or of whole matrices cannot be averaged over ranks",
                  .remedy = "give --optimizer adamw"});
   }
+  if (options.sync.servers > 0 && optimizer.takes_matrices()) {
+    throw Error(ErrorCode::unsupported,
+                cat(text_of(options.sync), " does not go with this optimizer"),
+                {.cause = "it works on whole matrices, which servers apart from workers share out",
+                 .remedy = "take another optimizer, or let all ranks serve: leave :SERVERS out"});
+  }
   if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;
   throw Error(ErrorCode::invalid_argument,
               cat(text_of(options.sync), " does not go with this optimizer"),

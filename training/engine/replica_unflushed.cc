@@ -18,6 +18,7 @@ namespace tutti::training {
 // squares, of this rank's part.
 ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
+  const ProfileSpan part(profiler_, StepProfiler::Phase::update);
   synchronizer_->finish_gradients();
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "training/kernels/observer.h"
 #include "training/optimizers/gradient_norm.h"
 #include "training/optimizers/whole_matrices.h"
 
@@ -18,6 +19,30 @@ class NoNorms : public NormReducer {
     throw Error(ErrorCode::internal, "owners that update by themselves have no norms in common");
   }
 };
+
+double bytes_of_gradients(std::span<const OwnedPiece> pieces) {
+  double bytes = 0;
+  for (const OwnedPiece& piece : pieces) bytes += static_cast<double>(piece.gradient.bytes());
+  return bytes;
+}
+
+// Masters, or values without one, and states are read and written; gradients are read.
+double bytes_of_update(std::span<const OwnedPiece> pieces, size_t states) {
+  double bytes = bytes_of_gradients(pieces);
+  for (const OwnedPiece& piece : pieces) {
+    const auto values = static_cast<double>(piece.value.bytes());
+    const auto floats = static_cast<double>(piece.piece.count) * sizeof(float);
+    bytes += 2 * static_cast<double>(states) * floats;
+    bytes += piece.master.empty() ? 2 * values : 2 * floats + values;
+  }
+  return bytes;
+}
+
+double observed_norm(std::span<const OwnedPiece> pieces, NormReducer& reducer) {
+  KernelSpan span("gradient_norm");
+  if (span.observed()) span.set_bytes(bytes_of_gradients(pieces));
+  return gradient_norm(pieces, reducer);
+}
 
 }  // namespace
 
@@ -55,7 +80,7 @@ void Updater::make_whole_states() {
 
 double Updater::update(std::span<const OwnedPiece> pieces, double learning_rate,
                        NormReducer& reducer) {
-  const double norm = gradient_norm(pieces, reducer) / loss_scale();
+  const double norm = observed_norm(pieces, reducer) / loss_scale();
   if (!std::isfinite(norm)) return norm;
   const double clipped = options_.clip ? clip_factor(norm, *options_.clip) : 1;
   step(pieces, learning_rate, clipped / loss_scale(), reducer);
@@ -87,6 +112,8 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
   for (OwnedPiece& piece : placed) {
     piece.state_offset = first_states_.at(piece.piece.owned_offset);
   }
+  KernelSpan span("optimizer_step");
+  if (span.observed()) span.set_bytes(bytes_of_update(pieces, states.size()));
   optimizer_->step(placed, states,
                    {.step = ++updates_,
                     .learning_rate = learning_rate,

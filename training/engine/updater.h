@@ -69,7 +69,8 @@ class Updater {
   void visit_state(StateVisitor& visitor);
 
  private:
-  // What the codes of each block of a piece are multiplied by; empty where the state has none.
+  // The scales of the blocks of a piece, by which codes are multiplied; empty where the state has
+  // none.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
   void make_whole_states();

@@ -9,7 +9,7 @@ namespace {
 
 void describe(Schema& schema, ConvnetConfig& config) {
   schema.add("filters", config.filters, "channels of each convolution");
-  schema.add("strides", config.strides, "of each convolution (default: 2)");
+  schema.add("strides", config.strides, "stride of each convolution (default: 2)");
   schema.add("kernel", config.kernel, "height and width of the convolutions' windows");
   schema.add("widths", config.widths, "width of each hidden fully connected layer");
   describe_images(schema, config, "kinds of images");
@@ -17,9 +17,16 @@ void describe(Schema& schema, ConvnetConfig& config) {
 
 const Described<ConvnetConfig> kConvnet{"model", "kind", "convnet", describe};
 
+constexpr int64_t kMostOfAWindow = 1024;
+
 std::vector<NetworkLayer> layers_of(const ConvnetConfig& config) {
   require_size("number of convolutions", std::ssize(config.filters));
   require_size("size of a convolution's windows", config.kernel);
+  if (config.kernel > kMostOfAWindow) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a convolution's windows cannot have a height and width of ", config.kernel),
+                {.where = "--kernel", .remedy = cat("give at most ", kMostOfAWindow)});
+  }
   if (!config.strides.empty() && config.strides.size() != config.filters.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the model has ", config.filters.size(), " convolutions and ",

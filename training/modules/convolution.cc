@@ -25,7 +25,7 @@ ConvolutionShape shape_of(const ImageShape& input, const ConvolutionOptions& opt
           .groups = options.groups};
 }
 
-// Of a convolution whose outputs may be cut: this rank's.
+// The options for this rank's outputs, which may be some of all.
 ConvolutionOptions own_outputs(ConvolutionOptions options, const MeshPlace& place) {
   options.outputs = slice_of({options.outputs}, options.placement, place).count();
   return options;

@@ -20,8 +20,8 @@ struct ConvolutionOptions {
   int64_t groups = 1;
   bool bias = false;  // a batch normalization behind it has its own
   Spatial spatial = {};
-  // Of weight and bias. Cut along the first dimension: this rank makes the outputs whose weights it
-  // has; then there is one group.
+  // The placement of weight and bias. Cut along the first dimension: this rank makes the outputs
+  // whose weights it has; then there is one group.
   Placement placement = {};
 };
 

@@ -76,7 +76,7 @@ BasicTensor<is_const> row_of(BasicTensor<is_const> images, const ImagePart& part
       .col_range(shared.channels.first - part.channels.first, shared.channels.count);
 }
 
-// Of channels that lie apart a pixel has few: too few for a kernel's call.
+// Channels that lie apart are copied pixel by pixel: a pixel has too few for a kernel's call.
 void copy_pixels(ConstTensor from, Tensor to) {
   if (from.contiguous() && to.contiguous()) return copy(from, to);
   if (from.backend != nullptr || to.backend != nullptr) return copy_rows(from, to);

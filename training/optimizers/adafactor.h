@@ -37,6 +37,7 @@ class Adafactor : public Optimizer {
   std::vector<std::string> state_names() const override { return {}; }
   std::vector<WholeState> whole_states(const ParameterSpec& spec, int units) const override;
   bool is_elementwise() const override { return false; }
+  bool takes_matrices() const override { return true; }
 
  private:
   void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,

@@ -47,8 +47,8 @@ uint32_t cell_of(const std::array<float, 256>& values, uint32_t first) {
     return nearest_code(values, std::bit_cast<float>(first + low));
   };
   const uint8_t of_first = code(0);
-  uint32_t below =
-      0;  // the last float known to have this code, and the first known to have another
+  // The last float known to have this code, and the first known to have another.
+  uint32_t below = 0;
   uint32_t above = kCellMask + 1;
   if (code(kCellMask) == of_first) below = kCellMask;
   while (above - below > 1) {

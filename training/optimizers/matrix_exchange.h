@@ -24,4 +24,7 @@ class MatrixExchange {
                         std::span<float> received, std::span<const int64_t> received_counts) = 0;
 };
 
+// Throws Error(unsupported) unless all buckets are owned by the same ranks.
+void require_one_group(const Layout& layout);
+
 }  // namespace tutti::training

@@ -37,6 +37,7 @@ class Muon : public Optimizer {
   // The first is the momentum of a matrix; it has no use for the second.
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   bool is_elementwise() const override { return false; }
+  bool takes_matrices() const override { return true; }
 
  private:
   void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,

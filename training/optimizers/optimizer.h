@@ -75,6 +75,8 @@ class Optimizer {
   // Whether an element's update needs nothing of others: then owners may update at different times,
   // without a word to each other.
   virtual bool is_elementwise() const { return true; }
+  // True if it works on whole matrices, whose parts come together where owners share them out.
+  virtual bool takes_matrices() const { return false; }
   // Whether an update is the gradient times the learning rate, and what earlier ones left: sums of
   // updates by parts of a gradient are then the update by all of it.
   virtual bool adds_gradients() const { return false; }

@@ -173,8 +173,9 @@ Soap::Soap(const SoapOptions& options) : options_(options) {
   check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
   check_option(options.frequency >= 1, "frequency", static_cast<double>(options.frequency),
                "of 1 or more");
-  check_option(options.max_dimension >= 0, "max_dimension",
-               static_cast<double>(options.max_dimension), "of 0 or more");
+  // LAPACK counts its memory, 2 n^2 numbers, in 32 bits.
+  check_option(options.max_dimension >= 0 && options.max_dimension <= 32000, "max_dimension",
+               static_cast<double>(options.max_dimension), "from 0 to 32000");
 }
 
 std::vector<WholeState> Soap::whole_states(const ParameterSpec& spec, int /*units*/) const {

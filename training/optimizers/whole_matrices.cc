@@ -146,6 +146,16 @@ class Deal {
 
 }  // namespace
 
+void require_one_group(const Layout& layout) {
+  if (std::ranges::all_of(layout.buckets, [](const Bucket& bucket) { return bucket.group == 0; })) {
+    return;
+  }
+  throw Error(ErrorCode::unsupported,
+              "an optimizer that works on whole matrices cannot have shards of several groups",
+              {.cause = "some parameters are reduced over other ranks than the rest",
+               .remedy = "take ZeRO stage 0, or another optimizer"});
+}
+
 void check_whole(const ParameterSpec& spec, std::string_view optimizer) {
   if (spec.slice().is_whole()) return;
   throw Error(ErrorCode::unsupported,

@@ -39,8 +39,8 @@ class AxisCall {
     call_ = call;
     sent_ += bytes;
   }
-  // What algorithms that send no more than they must send of a tensor that is gathered, scattered,
-  // or both.
+  // Counts what algorithms that send no more than they must send of a tensor that is gathered,
+  // scattered, or both.
   void count(const char* call, ConstTensor tensor, int times = 1) {
     count(call, times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_);
   }

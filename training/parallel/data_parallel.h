@@ -70,8 +70,8 @@ class CommunicationHook {
   // Time of finish() that was spent computing, since construction; the rest is waiting.
   virtual std::chrono::nanoseconds computed() const { return {}; }
   virtual int64_t bytes() const = 0;  // of memory that it holds
-  // What a rank sends and receives for the bucket that was finished last time, in elements' bytes:
-  // as for an all-reduce.
+  // The bytes of elements that a rank sends and receives for the bucket that was finished last
+  // time, counted as for an all-reduce.
   virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
 };
 

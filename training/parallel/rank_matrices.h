@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "collectives/communicator.h"
 #include "training/core/layout.h"
 #include "training/optimizers/matrix_exchange.h"
@@ -21,13 +20,7 @@ class RankMatrices : public MatrixExchange {
   int owners() const override { return owners_.size(); }
   int self() const override { return owners_.rank(); }
   std::vector<Piece> pieces(int owner) const override {
-    for (const Bucket& bucket : layout_.buckets) {
-      if (bucket.group == 0) continue;
-      throw Error(ErrorCode::unsupported,
-                  "an optimizer that works on whole matrices cannot have shards of several groups",
-                  {.cause = "some parameters are reduced over other ranks than the rest",
-                   .remedy = "take ZeRO stage 0, or another optimizer"});
-    }
+    require_one_group(layout_);
     return layout_.pieces({owner});
   }
   const ParameterSpec& spec(int parameter) const override {

@@ -178,7 +178,10 @@ class PlannedMatrices : public MatrixExchange {
 
   int owners() const override { return owners_; }
   int self() const override { return self_; }
-  std::vector<Piece> pieces(int owner) const override { return layout_.pieces({owner}); }
+  std::vector<Piece> pieces(int owner) const override {
+    require_one_group(layout_);
+    return layout_.pieces({owner});
+  }
   const ParameterSpec& spec(int parameter) const override {
     return specs_[static_cast<size_t>(parameter)];
   }
@@ -194,7 +197,7 @@ class PlannedMatrices : public MatrixExchange {
   int self_;
 };
 
-// As a replica makes them of these.
+// The options that a replica makes of these.
 TrainOptions completed(TrainOptions options, const Optimizer& optimizer) {
   options.replica = with_shards(options.replica);
   options.replica.storage.alignment = optimizer.alignment();

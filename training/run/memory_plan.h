@@ -45,7 +45,8 @@ class MemoryPlan {
     int64_t messages = 0;     // from and to other stages, at once
   };
 
-  // Of the optimizer: of each of its states of elements, and of all of whole parameters.
+  // Bytes of the optimizer's states: of each that elements have, and of all that whole parameters
+  // have.
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;

@@ -87,6 +87,7 @@ class Trainer::Loop {
                  [&](const Layout& layout) { return make_hook(options, model, layout); }),
         of_tokens_(has_tokens(*data.front())) {
     if (!options.trace.empty()) replica_.record(trace_);
+    if (options.profile) replica_.profile(profiler_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
     const RunOrigin::Begun begun = origin_.load(replica_, model, feed_.steps());
     resumed_at_ = done_ = told_ = begun.done;
@@ -128,6 +129,7 @@ class Trainer::Loop {
   StepFeed take_feed();
   void look_ahead();
   StepsDone run_steps(uint64_t first, uint64_t last);
+  StepsDone profile_steps(uint64_t first, uint64_t last);
   void run_to_flush();
   void observe_noise(uint64_t samples);
   bool due(uint64_t every, uint64_t step) const {
@@ -146,6 +148,7 @@ class Trainer::Loop {
   RunOrigin origin_;
   Feed feed_;
   Trace trace_;
+  StepProfiler profiler_;
   Replica replica_;
   bool of_tokens_;
   std::optional<RunSaver> saver_;  // where there is a directory
@@ -299,6 +302,14 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
   return done;
 }
 
+Trainer::Loop::StepsDone Trainer::Loop::profile_steps(uint64_t first, uint64_t last) {
+  const ObserveKernels observe(&profiler_);
+  profiler_.begin();
+  StepsDone done = run_steps(first, last);
+  profiler_.end(static_cast<int64_t>(last + 1 - first));
+  return done;
+}
+
 // What any rank was asked, the same everywhere: ranks stop after the same step.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
@@ -368,7 +379,7 @@ void Trainer::Loop::run_to_flush() {
   const std::array<double, kAxes> bytes_before = replica_.bytes_by_axis();
   const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
   const TraceSpan span(tracing(), name_of_steps(done_ + 1, last), TraceCategory::step);
-  StepsDone done = run_steps(done_ + 1, last);
+  StepsDone done = options_.profile ? profile_steps(done_ + 1, last) : run_steps(done_ + 1, last);
   const std::chrono::nanoseconds taken = Clock::now() - before;
   samples_ += done.samples;
   waited_ += replica_.waited() - waited_before;
@@ -445,6 +456,7 @@ TrainResult Trainer::Loop::finish() {
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
+  if (options_.profile) result.profile = profiler_.report(model_);
   result.factors = replica_.factors();
   finished_ = true;
   return result;

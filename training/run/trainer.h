@@ -66,6 +66,7 @@ struct TrainResult {
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h
   PipelineReport pipeline;
+  std::optional<StepProfile> profile;  // where it was asked for
   std::vector<FactorTraffic> factors;  // weights of this rank's stage: Replica::factors()
   uint64_t resumed_at = 0;             // the step that was loaded; 0: none
   uint64_t step = 0;                   // the last one that was done

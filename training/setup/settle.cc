@@ -316,7 +316,8 @@ void settle_slices(RunOptions& options) {
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;
-  if (options.training.optimizer.value("name", std::string()) == "muon") return;
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(options.training.optimizer);
+  if (optimizer->takes_matrices()) return;
   RunOptions cut = options;
   cut.mesh.tensor *= cut.mesh.context;
   cut.mesh.context = 1;
@@ -324,7 +325,9 @@ void settle_context(RunOptions& options, int ranks) {
   try {
     settle_slices(cut);
     const MeshPlace first = mesh_place(cut.mesh, ranks);
-    check_tensor_ranks(cut, *make_model(cut.model, model_context(cut, first)));
+    const std::unique_ptr<Model> model = make_model(cut.model, model_context(cut, first));
+    check_tensor_ranks(cut, *model);
+    for (const ParameterSpec& spec : model->parameters().specs()) optimizer->state_format(spec);
   } catch (const Error&) {
     return;
   }

@@ -145,7 +145,7 @@ class Run(Iterator[Step]):
     Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
     layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are read by the same
     code, so defaults and errors are the same. What the program has for itself, --ranks, --json,
-    --csv, --tensorboard and --plot, is not among them. `config` is a file for --config, or what would
+    --csv, --tensorboard, --plot and --profile, is not among them. `config` is a file for --config, or what would
     be in it, as a mapping: {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}}; options go over it.
 
     The ranks are those of `communicator`, or else of the job, as tutti.init() finds it: under

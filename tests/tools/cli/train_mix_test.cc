@@ -108,6 +108,26 @@ TEST_F(TrainMix, ConvolutionsAreDomainParallelToo) {
   expect_refused({"--tp", "2", "--strides", "2"}, {"2 convolutions and 1 strides"});
 }
 
+// The second rank has three of five rows.
+TEST_F(TrainMix, DryRunsTellOfTheRankThatTakesMost) {
+  model_ = {"--model", "convnet", "--filters", "4", "--strides", "1", "--widths", "8"};
+  const Result dry = run(command({"--tp", "2", "--mix", "d,b,m", "--dry-run"}));
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out, HasSubstr("memory of rank 1 "));
+}
+
+// Gradients of all layers are summed over the tensor ranks, too.
+TEST_F(TrainMix, WholeMatricesAreNotOfSeveralGroups) {
+  for (const Words& more : {Words{}, Words{"--dry-run"}}) {
+    Words words = {"--tp", "2", "--mix", "b,b,b", "--zero", "1", "--optimizer", "soap"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(command(words));
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.err, ::testing::AllOf(HasSubstr("shards of several groups"),
+                                             HasSubstr("take ZeRO stage 0")));
+  }
+}
+
 TEST_F(TrainMix, WhatCostsChooseIsPrintedAndCheckpointed) {
   const Result chosen = run(command({"--tp", "2", "--mix", "auto", "--checkpoint", path("run")}));
   ASSERT_EQ(chosen.code, 0) << chosen.err;

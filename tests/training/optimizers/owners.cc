@@ -118,7 +118,7 @@ class Owner {
     return owned;
   }
   size_t state_size() { return static_cast<size_t>(optimizer_->place_states(places_)); }
-  // Of an element: a float, or its code and its block's scale.
+  // An element's state: a float, or its code and its block's scale.
   uint32_t state_bits(const OwnedPiece& owned, const std::vector<float>& state, int64_t i) const {
     const float* const memory = state.data() + owned.first_state();
     if (optimizer_->state_format(*owned.spec) == StateFormat::f32) {

@@ -34,7 +34,7 @@ class Dense : public Unit {
 
 class DenseModel : public Model {
  public:
-  DenseModel() {
+  explicit DenseModel(const MeshPlace& place = {}) : Model(place) {
     add_unit<Dense>("square", 64, 64, 1);
     add_unit<Dense>("flat", 4, 256, 1);
     add_unit<Dense>("tokens", 64, 64, 16);
@@ -104,6 +104,12 @@ TEST(FactorLayers, CountWhatIsSentInTheirPlace) {
   EXPECT_DOUBLE_EQ(sums.gradient_bytes, 2 * 0.75 * 64 * 64 * 4);
   EXPECT_DOUBLE_EQ(first({.dtype = DType::bf16, .one_pass = true}).gradient_bytes,
                    2 * 0.75 * 64 * 64 * 2);
+}
+
+// Each rank of a grid has the rows of all samples.
+TEST(FactorLayers, CountTheRowsOfAllRanksOfAGrid) {
+  const DenseModel model(MeshPlace{.sizes = {1, 1, 4, 1, 1, 1}});
+  EXPECT_EQ(factor_layers(model, {FactorLayers::all, 10}, {}, 4).front().rows, 40);
 }
 
 }  // namespace

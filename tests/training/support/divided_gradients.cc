@@ -31,7 +31,7 @@ struct Bound {
   ModelRunner runner;
 };
 
-// What a slice has of a whole parameter's values.
+// A slice's values, from those of the whole parameter.
 std::vector<double> sliced(const std::vector<double>& all, const Slice& slice) {
   std::vector<double> values;
   for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {

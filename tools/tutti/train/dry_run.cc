@@ -73,7 +73,9 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
     for (const auto& spec : model->parameters().specs()) has.push_back(spec.local_count());
     for (const auto& unit : model->units()) {
       has.push_back(unit->output_shape().rows_at(place, own));
+      has.push_back(unit->output_shape().cols);
     }
+    has.push_back(model->message_bytes(own, settled.training.replica.storage.dtype));
     if (part.deal != nullptr) {
       for (int rank = 0; rank < context; ++rank) {
         has.push_back(part.deal->seen_of(rank).count);

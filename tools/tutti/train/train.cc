@@ -29,6 +29,7 @@
 #include "tools/tutti/train/mix.h"
 #include "tools/tutti/train/plan.h"
 #include "tools/tutti/train/plot.h"
+#include "tools/tutti/train/profile.h"
 #include "tools/tutti/train/report.h"
 #include "training/checkpoint/initial.h"
 #include "training/kernels/peak.h"
@@ -58,6 +59,7 @@ struct TrainCommandOptions {
   int ranks = 0;
   TrainFiles::Paths files;
   std::string plot;
+  std::string profile;           // kProfileTable, or a picture's file; empty: none
   std::optional<int> min_ranks;  // what is left of them goes on when some die
   int spares = 0;
   std::optional<int> copy_every;
@@ -154,12 +156,15 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
                    resumes ? std::optional(session.trainer().step()) : std::nullopt);
   if (after != nullptr) files.write_event(json_of(*after, session, session.trainer().step()));
   const Picture picture(options.plot, "--plot");
+  const Picture profile_picture = tool::profile_picture(options.profile);
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
   // Once: when the run goes on after a death, the others do not wait for it, without copies of
   // their states.
   static const double peak = training::measured_peak(replica.storage.dtype);
+  static const double bandwidth =
+      options.profile.empty() ? 0 : training::measured_bandwidth(replica.threads);
   Progress progress({.unit = unit,
                      .units_per_sample = units,
                      .peak = peak * replica.threads * ranks,
@@ -186,6 +191,12 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   Json last = json_of(result, session.data(), units, ranks);
   if (const std::string& mix = session.options().mix; !mix.empty()) last["mix"] = mix;
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
+  if (result.profile) {
+    const MeasuredPeaks peaks{peak * replica.threads, bandwidth};
+    print_profile(*result.profile, peaks);
+    last["profile"] = json_of(*result.profile, peaks);
+    plot_profile(profile_picture, *result.profile);
+  }
   files.write(result.step, last);
   return exit_code(result);
 }
@@ -218,6 +229,7 @@ int train_as_rank(TrainCommandOptions& options, LoadedData data) {
   Communicator world = join_ranks(options);
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
+  options.run.training.profile = !options.profile.empty();
   if (options.min_ranks || options.spares > 0) {
     const int ranks = world.size() - options.spares;
     training::SurvivalOptions survival{.ranks = ranks,
@@ -273,6 +285,7 @@ void check_outputs(const RunOptions& settled, const TrainCommandOptions& options
              settled.training.resume ? kWholeFile : std::nullopt);
   open_for_appending(settled.training.trace, "--trace");
   Picture(options.plot, "--plot");
+  profile_picture(options.profile);
 }
 
 int train(TrainCommandOptions options) {
@@ -380,6 +393,13 @@ void add_own_options(Command command, TrainCommandOptions& options) {
                 "say what the run would be and what it would take of each rank's memory, and end")
       .group(kGroup);
   command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
+  command
+      .add_option("--profile", options.profile,
+                  "print time, FLOPs, bytes and share of the measured peak of rank 0 by unit and "
+                  "kernel at the end; with a file: draw them as well")
+      .type_name("FILE.svg")
+      .or_alone(kProfileTable)
+      .group(kGroup);
   command
       .add_flag("--print-config", options.print_configuration,
                 "say what would be trained, as --config takes it, and do nothing")

@@ -183,9 +183,9 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
     const ConstTensor keys = group.of_keys(inputs.keys), values = group.of_keys(inputs.values);
     const Tensor attended = sum_memory.own(rows, shape.head_size);
     const Tensor maxima = maximum_memory.own(), sums = total_memory.own();
-    fill(attended, 0);
+    cpu::zero(attended);
     fill(maxima, -std::numeric_limits<double>::infinity());
-    fill(sums, 0);
+    cpu::zero(sums);
     const KeyRange seen = group.seen(q, rows);
     for_each_block(seen.first, seen.end, keys.rows, [&](int64_t k, int64_t cols) {
       const Tensor scores = score_memory.own(rows, cols);
@@ -276,8 +276,8 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   for_each_group(shape, [&](const Group& group) {
     const Tensor delta = delta_memory.own(), dq = dq_memory.own();
     const Tensor dk = dk_memory.own(), dv = dv_memory.own();
-    fill(dk, 0);
-    fill(dv, 0);
+    cpu::zero(dk);
+    cpu::zero(dv);
     std::vector<KeyRange> seen;  // by block of queries
     for_each_block(0, shape.context, shape.context,
                    [&](int64_t q, int64_t rows) { seen.push_back(group.seen(q, rows)); });
@@ -285,7 +285,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
       const ConstTensor dy = group.of_queries(output_gradient, head);
       loops.attention_delta(group.of_queries(output, head).data, dy.data, dy.stride, delta.data,
                             shape.context, shape.head_size);
-      fill(dq, 0);
+      cpu::zero(dq);
       for_each_block(0, keys_there, keys_there, [&](int64_t k, int64_t cols) {
         for_each_block(0, shape.context, shape.context, [&](int64_t q, int64_t rows) {
           const KeyRange its = seen[static_cast<size_t>(q / kBlock)];

@@ -199,7 +199,8 @@ void set_rows(Tensor c, ConstTensor bias) {
 }
 
 // A product is cut into tiles of c: rows first, since packing b for each costs next to nothing,
-// then columns. The tiles follow from the shape alone. Never along k: that would change sums.
+// then columns. The tiles follow from the shape alone. Never along k: that would change sums (but
+// see terms_at_once(): of copied operands, unless the bits are to be the shape's).
 struct Tiles {
   int64_t rows, cols;  // of one
   int64_t down, across;
@@ -284,24 +285,29 @@ struct Copied {
       : left(key.transpose_a && collides(key, key.stride_a) && key.n >= kUses),
         right(!key.transpose_b && collides(key, key.stride_b) && key.m >= kUses) {}
   bool any() const { return left || right; }
+  int64_t values_of_a_term(const GemmKey& key) const {
+    return (left ? key.m : 0) + (right ? key.n : 0);
+  }
 
  private:
   static constexpr int64_t kUses = 64;
 };
 
-// So many terms at once that a copy stays in a cache; all where sums are to have one order.
+// As many terms at once as let a copy stay in a cache. Where sums are to have one order it is all
+// of them, or 0 where these are too many for a copy.
 int64_t terms_at_once(const GemmKey& key, const Copied& copied) {
   constexpr int64_t kValues = 1 << 20;
   constexpr int64_t kLeast = 256;
-  if (key.bits == BitsOf::shape) return key.k;
-  const int64_t of_a_term = (copied.left ? key.m : 0) + (copied.right ? key.n : 0);
-  return std::min(key.k, std::max(kLeast, kValues / of_a_term));
+  const int64_t most = std::max(kLeast, kValues / copied.values_of_a_term(key));
+  if (key.bits == BitsOf::shape) return key.k <= 2 * most ? key.k : 0;
+  return std::min(key.k, most);
 }
 
 void multiply_copies(GemmKey key, const Copied& copied, ConstTensor a, ConstTensor b, void* c,
                      const void* bias) {
   thread_local std::array<std::vector<float>, 2> memory;
   const int64_t all = key.k, step = terms_at_once(key, copied);
+  if (step == 0) return multiply(key, a, b, c, bias);
   for (int64_t first = 0; first < all; first += step) {
     key.k = std::min(step, all - first);
     ConstTensor left = part_of(a, key.transpose_a, 0, first);

@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/reduce.h"
 #include "base/text.h"
-#include "training/core/group.h"
 
 namespace tutti::training {
 
@@ -66,10 +64,11 @@ void SufficientFactors::gather(Layer& layer) {
     layer.memory_bytes = bytes;
   }
   const Tensor all = tensor_at(layer.memory.get(), layer.own.dtype(), layer.rows, width);
+  if (layer.rows > 0) {
+    layer.gather = layer.ranks.all_gatherv_async(as_buffer(layer.own.all()), as_buffer(all),
+                                                 Blocks::of(values));
+  }
   layer.gathers = true;
-  if (layer.rows == 0) return;
-  layer.gather =
-      layer.ranks.all_gatherv_async(as_buffer(layer.own.all()), as_buffer(all), Blocks::of(values));
 }
 
 bool SufficientFactors::test(int bucket) {
@@ -80,6 +79,7 @@ bool SufficientFactors::test(int bucket) {
 void SufficientFactors::finish(int bucket, Tensor gradients) {
   Layer& at = layer(bucket);
   if (counted_ == &at) proceed();
+  if (!at.gathers) return;  // its gather failed to start
   if (at.rows > 0) at.gather.wait();
   const auto start = std::chrono::steady_clock::now();
   FactorRows::multiply(tensor_at(at.memory.get(), at.own.dtype(), at.rows, at.own.width()),
@@ -100,22 +100,6 @@ int64_t SufficientFactors::bytes() const {
 int64_t SufficientFactors::payload_bytes(int bucket, Tensor) const {
   const Layer& at = *layers_[static_cast<size_t>(bucket)];
   return at.rows * at.own.width() * static_cast<int64_t>(size_of(at.own.dtype())) / 2;
-}
-
-void check_same_instructions(Communicator& ranks) {
-  const auto own = static_cast<int32_t>(selected_instruction_set());
-  std::vector<int32_t> all(static_cast<size_t>(ranks.size()));
-  ranks.all_gather({&own, 1, DType::i32}, {all.data(), all.size(), DType::i32});
-  const auto other = std::ranges::find_if(all, [&](int32_t set) { return set != all.front(); });
-  if (other == all.end()) return;
-  throw_on_all(ranks, Error(ErrorCode::unsupported,
-                            "ranks with different processors cannot send gradients as factors",
-                            {.where = cat(ranks.describe(0), " computes with ",
-                                          name(static_cast<InstructionSet>(all.front())), ", ",
-                                          ranks.describe(static_cast<int>(other - all.begin())),
-                                          " with ", name(static_cast<InstructionSet>(*other))),
-                             .cause = "each multiplies the factors itself, in other bits",
-                             .remedy = "leave out --factors, or give all ranks one TUTTI_CPU"}));
 }
 
 }  // namespace tutti::training

@@ -65,8 +65,4 @@ class SufficientFactors : public CommunicationHook {
   std::chrono::nanoseconds computed_{0};
 };
 
-// Collective. Throws Error(unsupported) on all ranks where their processors compute with different
-// instruction sets: products would differ in their last bits.
-void check_same_instructions(Communicator& ranks);
-
 }  // namespace tutti::training

@@ -60,6 +60,27 @@ void check_can_mix(const RunOptions& run) {
               {.where = "--mix", .remedy = "give --tp a number of ranks above 1"});
 }
 
+// Seconds of each layer on the rank that has most to do: of tensor ranks the last one, wherever
+// shares differ; or, of strips of images with edges on both sides, the one before it.
+std::vector<double> seconds_of(const RunOptions& settled, int ranks, const UnitProfiles& profiles,
+                               HostPrices& prices) {
+  const MeshPlace first = mesh_place(settled.mesh, ranks);
+  const int tensor = settled.mesh.tensor;
+  const auto samples = static_cast<int64_t>(settled.training.micro_batch);
+  const bool has_strips = settled.mix.find('d') != std::string::npos;
+  std::vector<double> most;
+  for (int rank = has_strips && tensor > 2 ? tensor - 2 : tensor - 1; rank < tensor; ++rank) {
+    const MeshPlace place = first.of_rank(rank);
+    const std::vector<double> own =
+        unit_seconds(settled, place, profiles.measured(settled, place, samples, kRunsOfALayer),
+                     profiles.at_once(), prices);
+    most.resize(own.size());
+    std::ranges::transform(most, own, most.begin(),
+                           [](double a, double b) { return std::max(a, b); });
+  }
+  return most;
+}
+
 }  // namespace
 
 RunOptions with_mix(const RunOptions& run, const Mix& mix) {
@@ -84,12 +105,7 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       const Mix mix = alternating(layers, run.mesh.tensor, even, odd);
       RunOptions settled = with_mix(run, mix);
       settle(settled, ranks, kEnoughExamples);
-      // Of tensor ranks the last one has most wherever shares differ.
-      const MeshPlace place = mesh_place(settled.mesh, ranks).of_rank(run.mesh.tensor - 1);
-      const auto samples = static_cast<int64_t>(settled.training.micro_batch);
-      const std::vector<double> seconds =
-          unit_seconds(settled, place, profiles.measured(settled, place, samples, kRunsOfALayer),
-                       profiles.at_once(), prices);
+      const std::vector<double> seconds = seconds_of(settled, ranks, profiles, prices);
       for (size_t layer = 0; layer < layers.size(); ++layer) {
         const LayerSplit before = layer > 0 ? mix[layer - 1] : odd;
         costs.at(layer, before, mix[layer]) = seconds[layer];

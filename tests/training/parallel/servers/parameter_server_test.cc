@@ -308,6 +308,13 @@ TEST_F(Served, RefusesWhatDoesNotGoTogether) {
                      o.optimizer = {{"name", "lamb"}};
                    }),
               HasSubstr("norms of whole parameters"));
+  for (const char* optimizer : {"soap", "adafactor", "muon"}) {
+    EXPECT_THAT(with("ps:1",
+                     [&](TrainOptions& o) {
+                       o.optimizer = {{"name", optimizer}};
+                     }),
+                HasSubstr("servers apart from workers"));
+  }
   EXPECT_THAT(with("ps", [](TrainOptions& o) { o.replica.storage.stage = 1; }),
               HasSubstr("ZeRO stage 1"));
   EXPECT_THAT(with("ps", [](TrainOptions& o) { o.compression = Compression::bf16; }),

@@ -1,0 +1,31 @@
+// tutti train --profile: where a step's time goes, as a table, as JSON and as a picture.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "tools/tutti/gnuplot.h"
+#include "training/engine/step_profile.h"
+
+namespace tutti::tool {
+
+// What this machine was measured to do, with the threads of a rank.
+struct MeasuredPeaks {
+  double operations_per_second = 0;  // in a large matrix product
+  double bytes_per_second = 0;       // read and written by a copy in main memory
+};
+
+// The value of --profile without a file.
+inline constexpr const char* kProfileTable = "table";
+// The picture that is asked for; none: the table alone. Throws as Picture does.
+Picture profile_picture(const std::string& profile);
+
+// A row for each unit's phases, and one for each kernel. The roofline (Williams, Waterman,
+// Patterson 2009) is the time that the operations or the bytes take at the peak, whichever is
+// longer; a row's share is that time over its own. It exceeds 1 where data come from caches.
+void print_profile(const training::StepProfile& profile, const MeasuredPeaks& peaks);
+Json json_of(const training::StepProfile& profile, const MeasuredPeaks& peaks);
+// Bars: the time of each unit, stacked by kernel.
+void plot_profile(const Picture& picture, const training::StepProfile& profile);
+
+}  // namespace tutti::tool

@@ -1,0 +1,131 @@
+// Where the time of a rank's steps goes: by unit and phase, and in each of these by kernel.
+//
+//   step | exchange | wte forward | other | h.0 forward | ... | h.0 backward | exchange | update |
+//                     gemm nt, layer_norm, ...                              adamw
+//
+// Parts follow each other without gaps, so they add up to the step.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "training/core/model.h"
+#include "training/core/unit_hooks.h"
+#include "training/kernels/observer.h"
+
+namespace tutti::training {
+
+// What kernel calls of one name came to.
+struct KernelTotals {
+  double calls = 0;
+  double seconds = 0;
+  double operations = 0;  // as KernelCall counts them
+  double bytes = 0;
+
+  KernelTotals& operator+=(const KernelTotals& other);
+};
+using KernelTimes = std::map<std::string, KernelTotals>;  // by name
+
+// Phases of a unit are forward, backward, weights (a backward_weight that was put off) and
+// exchange: what is done around it, such as checks and sums of gradients, gathers of values and
+// waiting for other ranks. Parts of the whole model have no unit: update, exchange, and other.
+struct ProfilePart {
+  std::string unit;  // empty: the whole model
+  std::string phase;
+  double seconds = 0;
+  KernelTimes kernels;
+};
+
+// Numbers are the mean of `steps` steps.
+struct StepProfile {
+  int64_t steps = 0;
+  int64_t skipped = 0;  // the first ones, in which memory is touched for the first time
+  double seconds = 0;   // of a step: the sum of its parts
+  std::vector<ProfilePart> parts;
+
+  KernelTimes kernels() const;  // of all parts together
+};
+
+// Measures one rank's steps. One thread at a time.
+class StepProfiler : public KernelObserver {
+ public:
+  enum class Phase { forward, backward, weights, exchange, update, other };
+  static constexpr int kWholeModel = -1;
+  struct Place {
+    int unit = kWholeModel;
+    Phase phase = Phase::other;
+    auto operator<=>(const Place&) const = default;
+  };
+
+  // Steps are measured from begin() to end(), which says how many they were. The first two are
+  // dropped once there are others.
+  void begin();
+  void end(int64_t steps);
+  // Ends the current part of the step, and begins this one. Returns where the step was. Has no
+  // effect between steps.
+  Place enter(const Place& place);
+  void on_kernel(const KernelCall& call) override;
+
+  StepProfile report(const Model& model) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Part {
+    std::chrono::nanoseconds time{0};
+    std::map<std::string_view, KernelTotals> kernels;
+  };
+
+  std::map<Place, Part> parts_;
+  Place at_;
+  Clock::time_point since_;
+  bool active_ = false;
+  bool is_warm_ = false;
+  int64_t steps_ = 0;
+  int64_t skipped_ = 0;
+};
+
+// A part of the whole model, from construction to destruction; no profiler, no part.
+class ProfileSpan {
+ public:
+  ProfileSpan(StepProfiler* profiler, StepProfiler::Phase phase) : profiler_(profiler) {
+    if (profiler_ != nullptr) before_ = profiler_->enter({StepProfiler::kWholeModel, phase});
+  }
+  ~ProfileSpan() {
+    if (profiler_ != nullptr) profiler_->enter(before_);
+  }
+  ProfileSpan(const ProfileSpan&) = delete;
+  ProfileSpan& operator=(const ProfileSpan&) = delete;
+
+ private:
+  StepProfiler* profiler_;
+  StepProfiler::Place before_;
+};
+
+// Passes everything on to `inner`, whose time is the unit's exchange.
+class ProfilingHooks : public UnitHooks {
+ public:
+  // Both outlive it.
+  ProfilingHooks(UnitHooks& inner, StepProfiler& profiler) : inner_(inner), profiler_(profiler) {}
+
+  void before_forward(int unit) override;
+  void after_forward(int unit) override;
+  void before_backward(int unit) override;
+  void after_backward(int unit) override;
+  void before_weights(int unit) override;
+  void after_weights(int unit) override;
+
+ private:
+  using Phase = StepProfiler::Phase;
+  void before(int unit, Phase phase, void (UnitHooks::*hook)(int));
+  void after(int unit, void (UnitHooks::*hook)(int));
+
+  UnitHooks& inner_;
+  StepProfiler& profiler_;
+};
+
+}  // namespace tutti::training

@@ -12,6 +12,7 @@
 #include "training/core/group.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/optimizers/matrix_exchange.h"
 #include "training/parallel/averaging/averaging.h"
 #include "training/parallel/hooks/sufficient_factors.h"
 #include "training/parallel/rank_reducer.h"
@@ -138,9 +139,15 @@ void check_products(const ReplicaOptions& options, const Optimizer& optimizer, M
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
                                                 const ReplicaOptions& options,
                                                 const pipeline::Placement& placement, Mesh& mesh,
-                                                const HookFactory& make_hook) {
+                                                const HookFactory& make_hook,
+                                                const Optimizer& optimizer) {
   std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
-  made_on_all(mesh.world(), [&] { check_factors(options, model, placement, hook != nullptr); });
+  made_on_all(mesh.world(), [&] {
+    check_factors(options, model, placement, hook != nullptr);
+    if (optimizer.takes_matrices() && options.storage.stage > 0) {
+      require_one_group(storage.layout());
+    }
+  });
   if (!storage.options().alone.empty()) {
     hook = std::make_unique<SufficientFactors>(model.parameters(), storage.layout(),
                                                storage.options().alone, storage.options().dtype,
@@ -184,7 +191,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                            })),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options_, placement_, model, mesh_.place(), *optimizer, factors_)),
-      synchronizer_(make_synchronizer(model, storage_, options, placement_, mesh_, hook)),
+      synchronizer_(
+          make_synchronizer(model, storage_, options, placement_, mesh_, hook, *optimizer)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
       // Where ranks differ in their samples alone, each has a whole gradient of a micro-batch,

@@ -217,7 +217,7 @@ TEST(GemmTest, BitsOfTheShapeAreThoseOfAnyStrides) {
       {128, 96, 768}, {3, 1, 700}, {300, 256, 400}, {1024, 70, 1200}, {70, 1024, 1200}};
   for (const auto [m, n, k] : kSizes) {
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
-      for (const auto [ta, tb] : {std::pair(false, true), {false, false}, {true, false}}) {
+      for (const auto& [ta, tb] : {std::pair(false, true), {false, false}, {true, false}}) {
         for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {
           const Problem p{.m = m,
                           .n = n,

@@ -49,7 +49,8 @@ using Ways = std::array<uint64_t, 2>;
 
 Ways ways_of(DType type) {
   constexpr int64_t kOutputs = 144, kInputs = 208, kRows = 1100;
-  const Matrix x = random_matrix(type, kRows, kInputs, 1), dy = random_matrix(type, kRows, kOutputs, 2);
+  const Matrix x = random_matrix(type, kRows, kInputs, 1),
+               dy = random_matrix(type, kRows, kOutputs, 2);
   const Matrix product(type == DType::f64 ? type : DType::f32, kOutputs, kInputs);
   gemm(dy.tensor(), Transpose::yes, x.tensor(), Transpose::no, product.tensor());
   return {static_cast<uint64_t>(selected_instruction_set()), fnv(product.bytes())};
@@ -68,14 +69,14 @@ void check_same_products(Communicator& ranks, DType type, const std::string& wor
   if (other == all.end()) return;
   const auto set = [](const Ways& way) { return name(static_cast<InstructionSet>(way[0])); };
   throw_on_all(ranks,
-               Error(ErrorCode::unsupported,
-                     cat("ranks with different processors cannot ", work),
+               Error(ErrorCode::unsupported, cat("ranks with different processors cannot ", work),
                      {.where = cat(ranks.describe(0), " computes with ", set(all.front()), ", ",
                                    ranks.describe(static_cast<int>(other - all.begin())), " with ",
                                    set(*other), ", and products have other bits"),
                       .cause = "each computes by itself what all are to have in the same bits",
-                      .remedy = cat(remedy, ", or give all ranks one TUTTI_CPU and one "
-                                            "ONEDNN_MAX_CPU_ISA")}));
+                      .remedy = cat(remedy,
+                                    ", or give all ranks one TUTTI_CPU and one "
+                                    "ONEDNN_MAX_CPU_ISA")}));
 }
 
 }  // namespace tutti::training

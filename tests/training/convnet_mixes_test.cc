@@ -14,12 +14,10 @@
 #include "base/text.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/support/divided_gradients.h"
+#include "tests/training/support/mixed_runs.h"
 #include "tests/training/support/tiny_run.h"
-#include "training/checkpoint/checkpoint.h"
 #include "training/models/convnet.h"
 #include "training/planner/mix_costs.h"
-#include "training/run/parameter_values.h"
-#include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {
@@ -27,9 +25,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
-using testing::TinyRank;
 using testing::TinyRun;
-using tutti::testing::run_ranks;
 
 constexpr auto b = LayerSplit::batch, m = LayerSplit::model, d = LayerSplit::domain;
 
@@ -81,22 +77,9 @@ TEST(ConvnetMixes, TilesMayBeEmpty) {
 // --- training ---
 
 TinyRun run_of(const Mix& mix, int tensor = 1, int data = 1, int zero = 0) {
-  TinyRun run;
-  run.mesh = {.tensor = tensor, .data = data};
-  run.resnet = ResNetConfig{.channels = 2, .height = 7, .width = 5, .classes = 5};  // the data's
-  run.other_model = [mix](const MeshPlace& place) {
-    return std::make_unique<Convnet>(uneven(mix), place);
-  };
-  run.replica.storage.stage = zero;
-  run.replica.storage.bucket_elements = 60;
-  run.replica.storage.first_bucket_elements = 30;
-  run.replica.clip = 0.5;
-  run.batch = 10;
-  run.micro_batch = 5;
-  run.last_batch = 4;  // a rank without a micro-batch, one of 4 samples
-  run.steps = 6;
-  run.validation_samples = 7;
-  return run;
+  return testing::mixed_run(
+      [mix](const MeshPlace& place) { return std::make_unique<Convnet>(uneven(mix), place); },
+      ResNetConfig{.channels = 2, .height = 7, .width = 5, .classes = 5}, tensor, data, zero);
 }
 
 void expect_same_training(const Mix& mix, int tensor, int data, int zero, const Outcome& alone) {
@@ -136,31 +119,11 @@ TEST(ConvnetMixes, TrainInHalfPrecision) {
 class ConvnetCheckpoints : public FolderTest {};
 
 TEST_F(ConvnetCheckpoints, GoOnUnderAnotherMix) {
-  constexpr int64_t kSavedAt = 2;
-  const auto next = [](TinyRank& rank) {
-    std::vector<double> losses;
-    for (int step = 0; step < 3; ++step) losses.push_back(rank.step().loss);
-    return losses;
-  };
-  std::vector<double> expected;
-  run_ranks(2, [&](const Job& job) {
-    TinyRank rank(job, run_of({d, m, b, m}, 2));
-    while (rank.done < kSavedAt) rank.step();
-    std::optional<RunDirectory> run;
-    if (job.rank == 0) run.emplace(path("saved"), RunStart{});
-    save_snapshot(rank.replica, *rank.model,
-                  {.directory = run ? &*run : nullptr, .step = kSavedAt, .keep = 1});
-    const std::vector<double> losses = next(rank);
-    if (job.rank == 0) expected = losses;
-  });
+  const std::vector<double> expected =
+      testing::losses_behind_save(run_of({d, m, b, m}, 2), path("saved"));
   for (const auto& [mix, ranks] : {std::pair(Mix{d, d, b, b}, 3), {{m, d, m, b}, 2}, {{}, 1}}) {
     SCOPED_TRACE(to_text(mix));
-    run_ranks(ranks, [&, mix = mix, ranks = ranks](const Job& job) {
-      TinyRank rank(job, run_of(mix, ranks, 1, ranks));
-      load_snapshot(rank.replica, *rank.model, path("saved"));
-      rank.skip(kSavedAt);
-      EXPECT_LT(testing::relative_difference(next(rank), expected), 1e-5);
-    });
+    testing::expect_goes_on(run_of(mix, ranks, 1, ranks), ranks, path("saved"), expected);
   }
 }
 
@@ -179,25 +142,11 @@ ConvnetConfig even(const Mix& mix) {
           .compute = {.mix = mix}};
 }
 
-// Bytes that the first rank sends in a step of one micro-batch, by units and by gradient sums.
 std::pair<double, double> sent_by(const Mix& mix, int ranks, int64_t samples) {
-  std::pair<double, double> sent;
-  run_ranks(ranks, [&](const Job& job) {
-    TinyRun run;
-    run.mesh = {.tensor = ranks, .data = 1};
-    run.resnet =
-        ResNetConfig{.channels = kChannels, .height = kSide, .width = kSide, .classes = kClasses};
-    run.other_model = [&](const MeshPlace& place) {
-      return std::make_unique<Convnet>(even(mix), place);
-    };
-    run.batch = run.micro_batch = static_cast<uint64_t>(samples);
-    TinyRank rank(job, run);
-    rank.step();
-    const auto bytes = rank.replica.bytes_by_axis();
-    if (job.rank != 0) return;
-    sent = {bytes[static_cast<size_t>(Axis::tensor)], bytes[static_cast<size_t>(Axis::data)]};
-  });
-  return sent;
+  return testing::sent_by(
+      [&](const MeshPlace& place) { return std::make_unique<Convnet>(even(mix), place); },
+      ResNetConfig{.channels = kChannels, .height = kSide, .width = kSide, .classes = kClasses},
+      ranks, samples);
 }
 
 TEST(ConvnetMixes, SendWhatTheFormulasSay) {

@@ -14,12 +14,10 @@
 #include "base/text.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/support/divided_gradients.h"
+#include "tests/training/support/mixed_runs.h"
 #include "tests/training/support/tiny_run.h"
-#include "training/checkpoint/checkpoint.h"
 #include "training/models/perceptron.h"
 #include "training/planner/mix_costs.h"
-#include "training/run/parameter_values.h"
-#include "training/run/snapshot.h"
 
 namespace tutti::training {
 namespace {
@@ -27,9 +25,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
-using testing::TinyRank;
 using testing::TinyRun;
-using tutti::testing::run_ranks;
 
 // No width or number of classes that 2, 3 or 4 ranks can divide evenly, but for one.
 PerceptronConfig uneven(const Mix& mix = {}) {
@@ -62,22 +58,9 @@ TEST(Mixes, AreRecomputed) {
 // --- training ---
 
 TinyRun run_of(const Mix& mix, int tensor = 1, int data = 1, int zero = 0) {
-  TinyRun run;
-  run.mesh = {.tensor = tensor, .data = data};
-  run.resnet = ResNetConfig{.height = 3, .width = 5, .classes = 5};  // the data's shape
-  run.other_model = [mix](const MeshPlace& place) {
-    return std::make_unique<Perceptron>(uneven(mix), place);
-  };
-  run.replica.storage.stage = zero;
-  run.replica.storage.bucket_elements = 60;
-  run.replica.storage.first_bucket_elements = 30;
-  run.replica.clip = 0.5;
-  run.batch = 10;
-  run.micro_batch = 5;
-  run.last_batch = 4;  // a rank without a micro-batch, one of 4 samples
-  run.steps = 6;
-  run.validation_samples = 7;
-  return run;
+  return testing::mixed_run(
+      [mix](const MeshPlace& place) { return std::make_unique<Perceptron>(uneven(mix), place); },
+      ResNetConfig{.height = 3, .width = 5, .classes = 5}, tensor, data, zero);
 }
 
 // Deterministic sums over ranks have the same bits in all stages.
@@ -165,35 +148,15 @@ TEST(Mixes, TrainInHalfPrecision) {
 class MixedCheckpoints : public FolderTest {};
 
 TEST_F(MixedCheckpoints, GoOnUnderEveryOtherMix) {
-  constexpr int64_t kSavedAt = 2;
   const std::vector<Mix> mixes = all_mixes(3);
-  const auto next = [](TinyRank& rank) {
-    std::vector<double> losses;
-    for (int step = 0; step < 3; ++step) losses.push_back(rank.step().loss);
-    return losses;
-  };
   for (size_t from = 0; from < mixes.size(); from += 3) {
     const std::string saved = path(cat("saved-", from));
-    std::vector<double> expected;
-    run_ranks(2, [&](const Job& job) {
-      TinyRank rank(job, run_of(mixes[from], 2));
-      while (rank.done < kSavedAt) rank.step();
-      std::optional<RunDirectory> run;
-      if (job.rank == 0) run.emplace(saved, RunStart{});
-      save_snapshot(rank.replica, *rank.model,
-                    {.directory = run ? &*run : nullptr, .step = kSavedAt, .keep = 1});
-      const std::vector<double> losses = next(rank);
-      if (job.rank == 0) expected = losses;
-    });
+    const std::vector<double> expected = testing::losses_behind_save(run_of(mixes[from], 2), saved);
     for (size_t to = 0; to < mixes.size(); ++to) {
       SCOPED_TRACE(cat("from ", to_text(mixes[from]), " to ", to_text(mixes[to])));
       const int ranks = to % 2 == 0 ? 2 : 3;
-      run_ranks(ranks, [&](const Job& job) {
-        TinyRank rank(job, run_of(mixes[to], ranks, 1, static_cast<int>(to % 4)));
-        load_snapshot(rank.replica, *rank.model, saved);
-        rank.skip(kSavedAt);
-        EXPECT_LT(testing::relative_difference(next(rank), expected), 1e-5);
-      });
+      testing::expect_goes_on(run_of(mixes[to], ranks, 1, static_cast<int>(to % 4)), ranks, saved,
+                              expected);
     }
   }
 }
@@ -211,24 +174,10 @@ PerceptronConfig even(const Mix& mix) {
 }
 const std::vector<int64_t> kWidths = {64, 96, 32, 64, 128, kClasses};
 
-// Bytes that a rank sends in a step of one micro-batch, by units and by gradient sums.
 std::pair<double, double> sent_by(const Mix& mix, int ranks, int64_t samples) {
-  std::pair<double, double> sent;
-  run_ranks(ranks, [&](const Job& job) {
-    TinyRun run;
-    run.mesh = {.tensor = ranks, .data = 1};
-    run.resnet = ResNetConfig{.height = 8, .width = 8, .classes = kClasses};
-    run.other_model = [&](const MeshPlace& place) {
-      return std::make_unique<Perceptron>(even(mix), place);
-    };
-    run.batch = run.micro_batch = static_cast<uint64_t>(samples);
-    TinyRank rank(job, run);
-    rank.step();
-    const auto bytes = rank.replica.bytes_by_axis();
-    if (job.rank != 0) return;
-    sent = {bytes[static_cast<size_t>(Axis::tensor)], bytes[static_cast<size_t>(Axis::data)]};
-  });
-  return sent;
+  return testing::sent_by(
+      [&](const MeshPlace& place) { return std::make_unique<Perceptron>(even(mix), place); },
+      ResNetConfig{.height = 8, .width = 8, .classes = kClasses}, ranks, samples);
 }
 
 TEST(Mixes, SendWhatTheFormulasSay) {

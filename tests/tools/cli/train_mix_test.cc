@@ -44,6 +44,19 @@ class TrainMix : public Cli {
     }
     return found;
   }
+  // Each of these runs has the losses of one rank.
+  void expect_same_losses(const std::vector<Words>& runs) const {
+    const std::vector<double> alone = losses({"--ranks", "1"});
+    ASSERT_EQ(alone.size(), 3u);
+    for (const Words& more : runs) {
+      SCOPED_TRACE(::testing::PrintToString(more));
+      const std::vector<double> found = losses(more);
+      ASSERT_EQ(found.size(), alone.size());
+      for (size_t step = 0; step < found.size(); ++step) {
+        EXPECT_NEAR(found[step], alone[step], 1e-5 * alone[step]);
+      }
+    }
+  }
   void expect_refused(const Words& more, const std::vector<std::string>& parts) const {
     const Result result = run(command(more));
     EXPECT_NE(result.code, 0);
@@ -71,38 +84,22 @@ class TrainMix : public Cli {
 };
 
 TEST_F(TrainMix, LettersAndFilesTrainTheSameModel) {
-  const std::vector<double> alone = losses({"--ranks", "1"});
-  ASSERT_EQ(alone.size(), 3u);
   const std::string file = write("mix.txt", "# three layers\nm\nb\nm\n");
-  for (const Words& more :
-       {Words{"--tp", "2"}, Words{"--tp", "2", "--mix", "b,m,b"}, Words{"--tp", "2", "--mix", file},
-        Words{"--tp", "3", "--mix", "m,b,b"}, Words{"--tp", "2", "--dp", "2", "--mix", "b,b,m"},
-        Words{"--tp", "2", "--zero", "3", "--recompute", "full", "--mix", "b,m,m"},
-        Words{"--tp", "2", "--mix", "auto"}}) {
-    SCOPED_TRACE(::testing::PrintToString(more));
-    const std::vector<double> found = losses(more);
-    ASSERT_EQ(found.size(), alone.size());
-    for (size_t step = 0; step < found.size(); ++step) {
-      EXPECT_NEAR(found[step], alone[step], 1e-5 * alone[step]);
-    }
-  }
+  expect_same_losses({{"--tp", "2"},
+                      {"--tp", "2", "--mix", "b,m,b"},
+                      {"--tp", "2", "--mix", file},
+                      {"--tp", "3", "--mix", "m,b,b"},
+                      {"--tp", "2", "--dp", "2", "--mix", "b,b,m"},
+                      {"--tp", "2", "--zero", "3", "--recompute", "full", "--mix", "b,m,m"},
+                      {"--tp", "2", "--mix", "auto"}});
 }
 
 TEST_F(TrainMix, ConvolutionsAreDomainParallelToo) {
   model_ = {"--model", "convnet", "--filters", "4", "--filters", "6", "--widths", "8"};
-  const std::vector<double> alone = losses({"--ranks", "1"});
-  ASSERT_EQ(alone.size(), 3u);
-  for (const Words& more :
-       {Words{"--tp", "2", "--mix", "d,d,b,m"}, Words{"--tp", "3", "--mix", "b,d,m,b"},
-        Words{"--tp", "2", "--dp", "2", "--zero", "3", "--mix", "d,m,b,b"},
-        Words{"--tp", "2", "--mix", "auto"}}) {
-    SCOPED_TRACE(::testing::PrintToString(more));
-    const std::vector<double> found = losses(more);
-    ASSERT_EQ(found.size(), alone.size());
-    for (size_t step = 0; step < found.size(); ++step) {
-      EXPECT_NEAR(found[step], alone[step], 1e-5 * alone[step]);
-    }
-  }
+  expect_same_losses({{"--tp", "2", "--mix", "d,d,b,m"},
+                      {"--tp", "3", "--mix", "b,d,m,b"},
+                      {"--tp", "2", "--dp", "2", "--zero", "3", "--mix", "d,m,b,b"},
+                      {"--tp", "2", "--mix", "auto"}});
   expect_refused({"--tp", "2", "--mix", "d,d,d,b"},
                  {"layer 2 cannot be domain-parallel (d)", "fully connected", "give b or m"});
   expect_refused({"--tp", "2", "--strides", "2"}, {"2 convolutions and 1 strides"});

@@ -60,22 +60,12 @@ Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterSt
   if (storage.options().stage > 0) {
     matrices_.emplace(group, storage.layout(), model.parameters().specs());
   }
-  make_whole_states();
-  if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
-}
-
-void Updater::make_whole_states() {
-  const auto states_of = [&](const ParameterSpec& spec) {
-    return optimizer_->whole_states(spec, static_cast<int>(model_.units().size()));
-  };
-  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
-  const std::vector<ParameterSpec>& specs = model_.parameters().specs();
-  if (std::ranges::none_of(specs, has_states)) return;
-  const std::vector<int> here =
-      computed_here(storage_.owned(), has_states, matrices_ ? &*matrices_ : nullptr);
-  whole_states_ = WholeStates(specs, here, states_of);
-  whole_memory_ = storage_.allocate_floats(whole_states_.floats());
+  whole_states_ = whole_states_here(*optimizer_, model.parameters().specs(),
+                                    static_cast<int>(model.units().size()), storage.owned(),
+                                    matrices_ ? &*matrices_ : nullptr);
+  whole_memory_ = storage.allocate_floats(whole_states_.floats());
   whole_states_.set_memory(whole_memory_.get());
+  if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
 }
 
 double Updater::update(std::span<const OwnedPiece> pieces, double learning_rate,

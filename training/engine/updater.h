@@ -73,7 +73,6 @@ class Updater {
   // none.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
-  void make_whole_states();
   void step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
             NormReducer& reducer);
 

@@ -192,6 +192,17 @@ std::vector<int> computed_here(std::span<const OwnedPiece> pieces, const IsMatri
   return parameters;
 }
 
+WholeStates whole_states_here(const Optimizer& optimizer, const std::vector<ParameterSpec>& specs,
+                              int units, std::span<const OwnedPiece> pieces,
+                              const MatrixExchange* exchange) {
+  const auto states_of = [&](const ParameterSpec& spec) {
+    return optimizer.whole_states(spec, units);
+  };
+  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
+  if (std::ranges::none_of(specs, has_states)) return {};
+  return {specs, computed_here(pieces, has_states, exchange), states_of};
+}
+
 void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                    std::span<float> values, MatrixExchange* exchange, const MatrixWork& work) {
   if (exchange != nullptr && exchange->owners() > 1) {

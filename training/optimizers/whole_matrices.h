@@ -11,6 +11,7 @@
 #include "training/optimizers/blocks.h"
 #include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/optimizer.h"
+#include "training/optimizers/whole_states.h"
 
 namespace tutti::training {
 
@@ -48,6 +49,12 @@ class PieceValues {
 // The parameters that compute_whole() computes on this owner, ascending. Not collective.
 std::vector<int> computed_here(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix,
                                const MatrixExchange* exchange);
+
+// The states of the parameters that `optimizer`, in a model of so many units, computes on this
+// owner as wholes. Not collective. Throws as Optimizer::whole_states() does.
+WholeStates whole_states_here(const Optimizer& optimizer, const std::vector<ParameterSpec>& specs,
+                              int units, std::span<const OwnedPiece> pieces,
+                              const MatrixExchange* exchange);
 
 // `values` are those of the pieces for which `is_matrix` holds, one after the other; they become
 // those of the results. Collective over the exchange's owners, with what the same parameters are;

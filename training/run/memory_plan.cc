@@ -338,19 +338,16 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
 int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own,
                                       int self) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
-  const auto states_of = [&](const ParameterSpec& spec) {
-    return optimizer_->whole_states(spec, static_cast<int>(model_.units().size()));
-  };
-  const auto has_states = [&](const ParameterSpec& spec) { return !states_of(spec).empty(); };
-  if (std::ranges::none_of(specs, has_states)) return 0;
   if (layout.buckets.empty()) return 0;
   const PlannedMatrices matrices(layout, specs, layout.buckets.front().ranks, self);
   std::vector<OwnedPiece> pieces;
   for (const Piece& piece : own) {
     pieces.push_back({.piece = piece, .spec = &matrices.spec(piece.parameter)});
   }
-  const std::vector<int> here = computed_here(pieces, has_states, &matrices);
-  return WholeStates(specs, here, states_of).floats() * bytes_of(DType::f32);
+  return whole_states_here(*optimizer_, specs, static_cast<int>(model_.units().size()), pieces,
+                           &matrices)
+             .floats() *
+         bytes_of(DType::f32);
 }
 
 // Gradients that a worker of ssp keeps until servers have them, at most.

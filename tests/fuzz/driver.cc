@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/parse_number.h"
+#include "base/processors.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/target.h"
 
@@ -69,9 +70,7 @@ void watch() {
 }
 
 double processor_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  return std::chrono::duration<double>(tutti::processor_time()).count();
 }
 
 long most_kilobytes() {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,48 +11,27 @@
 #include "base/hash.h"
 #include "base/reduce.h"
 #include "base/text.h"
+#include "training/core/arena.h"
 #include "training/core/group.h"
-#include "training/core/random.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/filled.h"
 #include "training/kernels/gemm.h"
 
 namespace tutti::training {
 namespace {
 
-// Host memory of its own.
-class Matrix {
- public:
-  Matrix(DType type, int64_t rows, int64_t cols)
-      : memory_(static_cast<size_t>(rows * cols) * size_of(type)),
-        tensor_(tensor_at(static_cast<void*>(memory_.data()), type, rows, cols)) {}
-  Tensor tensor() const { return tensor_; }
-  std::span<const uint8_t> bytes() const { return memory_; }
-
- private:
-  std::vector<uint8_t> memory_;
-  Tensor tensor_;
-};
-
-Matrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t stream) {
-  Matrix values(DType::f32, rows, cols);
-  const std::span<float> all = values.tensor().values<float>();
-  for (size_t i = 0; i < all.size(); ++i) all[i] = scale_symmetric(random_bits(1, stream, i), 1.0f);
-  if (type == DType::f32) return values;
-  Matrix rounded(type, rows, cols);
-  convert(values.tensor(), rounded.tensor());
-  return rounded;
-}
-
-// What tells ranks apart: the instruction set of our own loops, and bits of products.
+// A rank's way to compute: the instruction set of our own loops, and a hash of a product's bits.
 using Ways = std::array<uint64_t, 2>;
 
 Ways ways_of(DType type) {
   constexpr int64_t kOutputs = 144, kInputs = 208, kRows = 1100;
-  const Matrix x = random_matrix(type, kRows, kInputs, 1),
-               dy = random_matrix(type, kRows, kOutputs, 2);
-  const Matrix product(type == DType::f64 ? type : DType::f32, kOutputs, kInputs);
-  gemm(dy.tensor(), Transpose::yes, x.tensor(), Transpose::no, product.tensor());
-  return {static_cast<uint64_t>(selected_instruction_set()), fnv(product.bytes())};
+  Arena arena(size_t{16} << 20);
+  const Tensor x = random_matrix(arena, type, kRows, kInputs, 1);
+  const Tensor dy = random_matrix(arena, type, kRows, kOutputs, 2);
+  const Tensor product = arena.take(value_type(type), kOutputs, kInputs);
+  gemm(dy, Transpose::yes, x, Transpose::no, product);
+  return {static_cast<uint64_t>(selected_instruction_set()),
+          fnv({reinterpret_cast<const uint8_t*>(product.data), product.bytes()})};
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "base/text.h"
-#include "training/core/random.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/filled.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -29,25 +29,6 @@ struct Measured {
 };
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-// A matrix whose element i is fill(i), rounded to `dtype`.
-template <typename Fill>
-Tensor filled(Arena& arena, DType dtype, int64_t rows, int64_t cols, Fill fill) {
-  const Tensor tensor = arena.take(dtype, rows, cols);
-  const ArenaScope scope(arena);
-  const Tensor values = arena.take(DType::f32, rows, cols);
-  fill(values.values<float>());
-  convert(values, tensor);
-  return tensor;
-}
-
-Tensor random_matrix(Arena& arena, DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
-  return filled(arena, dtype, rows, cols, [&](std::span<float> values) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = scale_symmetric(random_bits(seed, 0, i), 1.0f);
-    }
-  });
-}
 
 // A unit's parameters, in the arena while this lives.
 class BoundUnit {

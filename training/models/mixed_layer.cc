@@ -57,9 +57,8 @@ MixedLayer::MixedLayer(ParameterTable& table, const std::string& name, const Ima
 }
 
 Tensor MixedLayer::forward(Pass& pass, ConstTensor input, Saved& saved) const {
-  const ConstTensor own = is_alone() ? input
-                                     : convert_images(pass, place_, input, input_, options_.before,
-                                                      input_layout(options_.split));
+  const ConstTensor own =
+      convert_images(pass, place_, input, input_, options_.before, input_layout(options_.split));
   return blocks_ ? blocks_->forward(pass, own, saved) : linear_->forward(pass, own, saved);
 }
 
@@ -76,11 +75,9 @@ Tensor MixedLayer::backward(Pass& pass, ConstTensor output_gradient, Saved& save
 Tensor MixedLayer::input_gradient(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   Tensor gradient = blocks_ ? blocks_->backward_input(pass, output_gradient)
                             : linear_->backward_input(pass, output_gradient, saved);
-  if (!is_alone()) {
-    gradient = contiguous(
-        pass, convert_images(pass, place_, gradient, input_,
-                             is_batch() ? kTensorRows : kTensorPartial, options_.before));
-  }
+  gradient =
+      contiguous(pass, convert_images(pass, place_, gradient, input_,
+                                      is_batch() ? kTensorRows : kTensorPartial, options_.before));
   if (gradient.dtype == output_gradient.dtype) return gradient;
   const Tensor rounded = pass.arena.take(output_gradient.dtype, gradient.rows, gradient.cols);
   convert(gradient, rounded);

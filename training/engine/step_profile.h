@@ -20,7 +20,7 @@
 
 namespace tutti::training {
 
-// What kernel calls of one name came to.
+// The totals of kernel calls of one name.
 struct KernelTotals {
   double calls = 0;
   double seconds = 0;

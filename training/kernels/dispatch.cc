@@ -107,7 +107,7 @@ const char* name_of_product(Transpose a, Transpose b) {
   return b == Transpose::no ? "gemm tn" : "gemm tt";
 }
 
-// As many rows of a table as are looked up.
+// Returns as many rows of a table as are looked up, for their bytes.
 template <bool is_const>
 BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
                                 std::span<const int32_t> indices) {
@@ -127,7 +127,7 @@ double operations_of_product(const AttentionShape& shape) {
   return 2 * seen * static_cast<double>(shape.width());
 }
 
-// Of the three passes of a convolution each: `images` have so many outputs.
+// Operations of one of a convolution's three passes; `images` are its outputs, or their gradients.
 double operations_of(const ConvolutionShape& shape, ConstTensor images) {
   return 2 * static_cast<double>(images.size()) * static_cast<double>(shape.weights());
 }

@@ -1,5 +1,5 @@
-// Whether ranks multiply alike, where each computes by itself what all are to have in the same
-// bits.
+// A check that ranks multiply alike, where each computes by itself values that all are to have in
+// the same bits.
 #pragma once
 
 #include <string>

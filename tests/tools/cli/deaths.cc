@@ -34,7 +34,7 @@ void Deaths::expect_a_clear_end(Process& job, int ranks, int rank) const {
   const Result result = job.finish(kEndsWithin);
   EXPECT_EQ(result.code, 128 + SIGKILL);
   for (const Watched& other : others) EXPECT_FALSE(other.alive());
-  // What follows may blame the memory, if a test beside this one ran out of it.
+  // The message may go on about memory, if a test beside this one ran out of it.
   const std::string last =
       result.err.substr(std::min(result.err.rfind("tutti run: "), result.err.size()));
   EXPECT_THAT(last, StartsWith(cat("tutti run: rank ", rank, " ("))) << result.err;

@@ -1,4 +1,4 @@
-// What an observer of kernel calls sees.
+// An observer of kernel calls sees each call once, with its operations and bytes.
 #include "training/kernels/observer.h"
 
 #include <gmock/gmock.h>

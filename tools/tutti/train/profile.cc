@@ -20,7 +20,7 @@ using training::StepProfile;
 
 constexpr const char* kOther = "other";
 
-// What no kernel did.
+// The time outside of kernels.
 constexpr const char* kNoKernel = "(no kernel)";
 
 KernelTotals sum_of(const KernelTimes& kernels) {
@@ -51,7 +51,7 @@ double roofline(const KernelTotals& totals, const MeasuredPeaks& peaks) {
                   totals.bytes / peaks.bytes_per_second);
 }
 
-// Of a part, each kernel's own.
+// The sum of the kernels' rooflines.
 double roofline(const KernelTimes& kernels, const MeasuredPeaks& peaks) {
   double seconds = 0;
   for (const auto& [name, totals] : kernels) seconds += roofline(totals, peaks);

@@ -9,7 +9,7 @@
 
 namespace tutti::tool {
 
-// What this machine was measured to do, with the threads of a rank.
+// The peaks that this machine was measured to reach with the threads of a rank.
 struct MeasuredPeaks {
   double operations_per_second = 0;  // in a large matrix product
   double bytes_per_second = 0;       // read and written by a copy in main memory

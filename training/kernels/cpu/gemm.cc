@@ -293,8 +293,8 @@ struct Copied {
   static constexpr int64_t kUses = 64;
 };
 
-// As many terms at once as let a copy stay in a cache. Where sums are to have one order it is all
-// of them, or 0 where these are too many for a copy.
+// Returns how many terms are added at once: as many as let a copy stay in a cache. Where sums are
+// to have one order it is all of them, or 0 where these are too many for a copy.
 int64_t terms_at_once(const GemmKey& key, const Copied& copied) {
   constexpr int64_t kValues = 1 << 20;
   constexpr int64_t kLeast = 256;

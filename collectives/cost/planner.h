@@ -5,7 +5,6 @@
 // 0's cost model), so all ranks choose alike without communication. It is made once per size class
 // (two classes per doubling) and for all roots that the same algorithms support. Later calls look
 // it up.
-// after that it is a look-up.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 // the order found: that order also works for programs. A message is sent when its receiver can take
 // it at once. Only if nothing else can progress is it sent earlier, and only if that does not help
 // either is it received into scratch until its turn.
-// does not help either, it is received into scratch until its turn has come.
 #pragma once
 
 #include <cstdint>

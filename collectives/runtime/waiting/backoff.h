@@ -1,9 +1,9 @@
-// How to wait for another rank: spin briefly, then yield, then sleep.
+// Waiting for another rank: spin briefly, then yield, then sleep.
 //
-// Spinning answers fastest, yielding lets another rank have the core (with more ranks than cores it
-// is done at once), sleeping costs nothing. All times count from the last progress. How long it is
-// worth spinning is learned: where the last waits were long, the next one will be. So is yielding,
-// where the transport wakes slowly: a network card has to interrupt, and that may take longer than
+// Spinning has the lowest latency, yielding lets another rank use the core (with more ranks than
+// cores it starts at once), sleeping costs nothing. All times count from the last progress. The
+// spinning time adapts: after long waits the next one is expected to be long too. So does the
+// yielding time if the transport wakes slowly: an interrupt of a network card may take longer than
 // the message.
 #pragma once
 
@@ -19,18 +19,18 @@
 
 namespace tutti::internal {
 
-// What the waits on one communicator have taught, and how long they were together. Any thread.
+// Adaptive waiting times of one communicator, and the total time waited. Thread-safe.
 class SpinTime {
  public:
   int64_t ns() const { return ns_.load(std::memory_order_relaxed); }
-  // A wait ended while spinning, or after.
+  // Records whether a wait ended while spinning.
   void learn(bool spun_enough) {
     ns_.store(spun_enough ? std::min(2 * ns(), kMostSpinNs) : std::max(ns() / 2, kLeastSpinNs),
               std::memory_order_relaxed);
   }
-  // Of yielding, the spinning before it included.
+  // Time until yielding ends, including spinning.
   int64_t yield_ns() const { return yield_ns_.load(std::memory_order_relaxed); }
-  // A wait outlasted the yielding, and took so long.
+  // Records a wait that outlasted yielding, and its duration.
   void learn_from_sleep(int64_t waited_ns) {
     yield_ns_.store(waited_ns < kMostYieldNs
                         ? std::max(yield_ns(), std::min(2 * waited_ns, kMostYieldNs))
@@ -38,10 +38,10 @@ class SpinTime {
                     std::memory_order_relaxed);
   }
 
-  // Of waits, all together, and the one under way; of several threads that wait at a time the one
-  // that began last counts.
+  // Total time of all waits, including the current one. If several threads wait, the one that began
+  // last counts.
   int64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed) + waiting_ns(); }
-  // The one under way; 0: none.
+  // Duration of the current wait; 0: none.
   int64_t waiting_ns() const {
     const int64_t since = since_ns_.load(std::memory_order_relaxed);
     return since == 0 ? 0 : now_ns() - since;
@@ -56,7 +56,7 @@ class SpinTime {
   std::atomic<int64_t> ns_{kMostSpinNs};
   std::atomic<int64_t> yield_ns_{kLeastYieldNs};
   std::atomic<int64_t> waited_ns_{0};
-  std::atomic<int64_t> since_ns_{0};  // 0: nobody waits
+  std::atomic<int64_t> since_ns_{0};  // 0: no thread waits
 };
 
 class Backoff {
@@ -76,7 +76,7 @@ class Backoff {
     since_ns_ = 0;
   }
 
-  // False when it is time to sleep.
+  // Returns false when it is time to sleep.
   bool pause() {
     if (since_ns_ == 0) {
       since_ns_ = now_ns();
@@ -100,7 +100,7 @@ class Backoff {
  private:
   static constexpr uint32_t kRoundsPerLook = 16;
 
-  // The clock is read for waits only that outlasted the yielding.
+  // The clock is read only for waits that outlasted yielding.
   void learn() {
     if (since_ns_ == 0) return;
     const bool slept = waited_ns_ >= yield_ns_;

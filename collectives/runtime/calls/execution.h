@@ -35,7 +35,7 @@ namespace internal {
 struct Operation;
 }
 
-// What a step waits for: a message on a connection, or a peer that receives one.
+// A dependency of a step: a message on a connection, or a peer that receives one.
 struct Want {
   int peer = 0;
   int lane = 0;  // lane of the transport

@@ -42,7 +42,7 @@ struct DeviceRequest {
 // Not thread-safe except stop().
 class DeviceRoutes {
  public:
-  // What the routes use of their communicator.
+  // Services of the communicator that the routes use.
   struct Means {
     DeviceCalls::Surroundings of_kernels;
     Hosts hosts;

@@ -63,7 +63,7 @@ Program emit_knomial_reduce(const Shape& shape, int32_t radix) {
     program.steps = {copy({input(0)}, {output(0)})};
     return program;
   }
-  // Of two contributions, one is local and the other is reduced on reception.
+  // With radix 2, one contribution is local and the other is reduced on reception.
   program.scratch_chunks = 1 + (radix > 2 ? slots_to_reduce(radix) : 0);
   const KnomialTree tree = knomial_tree(shape, radix);
   ChunkRange mine = input(0);

@@ -146,7 +146,7 @@ struct Awaited {
 // A buffer of a call on all ranks, as mapped by this rank.
 struct LentBuffer {
   std::byte* const* windows = nullptr;  // by rank
-  uint64_t offset = 0;  // of the buffer in each rank's window
+  uint64_t offset = 0;                  // of the buffer in each rank's window
   uint64_t stride = 0;  // per rank, if the buffer is the rank's block of the other buffer
 
   constexpr std::byte* of(int32_t rank) const {

@@ -27,7 +27,7 @@ struct Verdict {
 
 struct Proof {
   int32_t root = 0;
-  bool direct = false;  // also prove that no chunk passes through a third rank
+  bool direct = false;                       // also prove that no chunk passes through a third rank
   Arithmetic arithmetic = Arithmetic::none;  // expected of the programs
 };
 

@@ -29,7 +29,7 @@ struct SimulationOptions {
   int32_t slices = 1;  // pieces of each chunk, which are pipelined
   // Messages take no time: what remains is computation and waiting for other ranks' computation.
   bool instant_messages = false;
-  double overhead_us = 0;  // processor time per message sent
+  double overhead_us = 0;                                        // processor time per message sent
   double reduce_GBps = std::numeric_limits<double>::infinity();  // rate of reductions and copies
   std::vector<std::pair<int32_t, double>> stragglers;            // rank, start delay in us
   std::vector<int32_t> failed_ranks;

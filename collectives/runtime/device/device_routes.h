@@ -64,7 +64,7 @@ class DeviceRoutes {
   struct Remains {
     std::unique_ptr<DeviceCalls> kernels;  // other ranks' kernels may still write to its memory
     std::unique_ptr<StagedCalls> staged;
-    bool drained = true;                   // if false, streams may still submit calls to `staged`
+    bool drained = true;  // if false, streams may still submit calls to `staged`
   };
   // Blocks until all calls have ended or CUDA has failed. Nothing can run afterwards.
   Remains end();

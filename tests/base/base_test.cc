@@ -1,4 +1,4 @@
-// The small rooms of base/: text, types, errors, time, abort, file descriptors.
+// Tests the small parts of base/: text, types, errors, time, abort, file descriptors.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -168,7 +168,7 @@ TEST(MemoryRangeTest, KnowsWhatCannotBe) {
   EXPECT_TRUE(may_be_memory(large.data(), large.size()));
 }
 
-// As `docker --cpuset-cpus` and taskset do.
+// Restricts the CPUs as `docker --cpuset-cpus` and taskset do.
 TEST(ProcessorsTest, AreThoseThatTheProcessMayRunOn) {
   std::thread bound([] {
     cpu_set_t set;

@@ -1,4 +1,4 @@
-// JSON: what is read is what was written, and what strangers write cannot harm.
+// Tests JSON: round trips, and hostile input.
 #include "base/json.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What parse() says against it; empty where it takes it.
+// Returns the error of parse(), or an empty string.
 std::string problem_of(const std::string& text) {
   try {
     Json::parse(text);

@@ -1,4 +1,4 @@
-// Calls that a random client of the C interface draws: right, or wrong in one place.
+// Random calls of a C interface client, correct or with one error.
 #pragma once
 
 #include <array>

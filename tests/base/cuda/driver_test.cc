@@ -1,4 +1,4 @@
-// Devices, contexts, modules, and what is said of errors.
+// Tests devices, contexts, modules and error reports.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -1,5 +1,5 @@
-// A window with random accesses in epochs of any kind, and what its memory must then be. All ranks
-// draw all accesses of all ranks, so that each knows what becomes of every part.
+// A window with random accesses in epochs of any kind, and its expected memory. All ranks draw all
+// accesses of all ranks, so each rank knows the result in every part.
 #pragma once
 
 #include <mpi.h>
@@ -30,8 +30,7 @@ struct Access {
   uint64_t seed = 0;
 };
 
-// The kinds of accesses that are drawn. Open MPI 4.1 crashes in some calls on windows of its own,
-// and computes wrong sums.
+// Accesses to draw. Open MPI 4.1 crashes in some calls on its own windows and computes wrong sums.
 enum class Scope : uint8_t {
   all,      // everything that MPI has
   served,   // on windows that are Tutti's
@@ -43,13 +42,13 @@ class WindowTrial {
   enum Source { allocated, of_library_memory, of_program_memory };
   enum Epoch { fences, all_locked, locked, posted };
 
-  // The trial keeps both by reference.
+  // The trial refers to both arguments, which must outlive it.
   WindowTrial(const Group& group, Dice& dice, Scope scope);
   ~WindowTrial();
   WindowTrial(const WindowTrial&) = delete;
   WindowTrial& operator=(const WindowTrial&) = delete;
 
-  // One epoch is these in turn; two windows may have theirs at the same time.
+  // One epoch consists of these calls in order; two windows may have overlapping epochs.
   void draw();
   void open();
   void access();
@@ -59,7 +58,7 @@ class WindowTrial {
   uint64_t digest() const { return digest_; }
 
  private:
-  // A kept buffer of an access of this rank's, and what its result must be.
+  // A buffer of one of this rank's accesses, and its expected result.
   struct Buffers {
     std::vector<std::byte> origin;
     std::vector<std::byte> result;

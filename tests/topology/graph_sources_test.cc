@@ -101,7 +101,7 @@ TEST(NcclXml, NumbersGpusByBusWhereTheFileDoesNot) {
   EXPECT_EQ(graph.rank_nodes()[0], graph.rank_nodes()[1] + 1) << "the later one in the file";
 }
 
-// A file has an element for each NVLink switch; together they are one.
+// A file has an element per NVLink switch; together they are one.
 TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   std::string xml = R"(<system version="1"><cpu numaid="0">)";
   for (int i = 0; i < 2; ++i) {
@@ -119,7 +119,7 @@ TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   EXPECT_DOUBLE_EQ(way.GBps, 12 * 20);
 }
 
-// The same PCI address in the spellings of NVML, of the kernel and of lspci.
+// The same PCI address as spelled by NVML, the kernel and lspci.
 TEST(NcclXml, MatchesBusIdsInEverySpelling) {
   EXPECT_EQ(bus_address("00000000:0A:1f.7"), "0000:0a:1f.7");
   EXPECT_EQ(bus_address("0A:00.0"), "0000:0a:00.0");
@@ -156,7 +156,7 @@ TEST(NcclXml, TakesUnknownValuesForAbsent) {
   EXPECT_EQ(with("sm=\"80\"", "sm=\"-1\""), with("sm=\"80\"", ""));
 }
 
-// A file may list the switches as PCI devices, and leave out what a link's target is.
+// A file may list the switches as PCI devices and omit a link's target class.
 TEST(NcclXml, FindsSwitchesByTheirBus) {
   const Graph graph = parse_nccl_topology(
       R"(<system version="1"><cpu numaid="0">
@@ -174,7 +174,7 @@ std::string warnings_of(const std::string& xml, Graph* graph = nullptr) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-// A host whose GPUs each tell of so many NVLinks to each other one.
+// A host whose GPUs each report this many NVLinks to each other GPU.
 std::string meshed(int gpus, int links, int sm = 90) {
   std::string xml = "<system version=\"1\"><cpu numaid=\"0\">\n";
   for (int i = 0; i < gpus; ++i) {
@@ -333,7 +333,7 @@ TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
 }
 
-// Versions of hwloc refuse it or die of it; we do not.
+// Versions of hwloc refuse or crash on it; we accept it.
 TEST(HwlocGraph, RefusesFilesWhoseObjectsLackTheirSets) {
   const auto object = [](const std::string& type, const std::string& sets, const std::string& in) {
     return cat("<object type=\"", type, "\" os_index=\"0\" ", sets, ">", in, "</object>");
@@ -409,7 +409,7 @@ TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
               HasSubstr("links[0]"));
 }
 
-// ---- files by what is in them
+// ---- files identified by their contents
 
 TEST(LoadGraph, TellsTheKindOfAFileByItsContents) {
   const std::filesystem::path folder = ::testing::TempDir();

@@ -1,4 +1,4 @@
-// One block of an emulated grid: its fibers, and which of them runs.
+// One block of an emulated grid: its fibers and their scheduler.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@ class FiberBlock {
   const Grid& grid() const { return grid_; }
   unsigned number() const { return number_; }
   std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
-  // By a fiber of the block.
+  // Called by a fiber of the block.
   void barrier(unsigned index);
   void pause(unsigned index) { leave(fibers_[index], Reason::pause); }
 
  private:
-  // What a fiber gives up the processor for.
+  // Reason why a fiber yields.
   enum class Reason : int { pause, barrier, end };
 
   struct Fiber {
@@ -57,16 +57,16 @@ class FiberBlock {
   void** const parameters_;
   std::vector<uint64_t> shared_;
   std::vector<Fiber> fibers_;
-  // Of the scheduler only, as fibers are threads that do not synchronize:
+  // Used only by the scheduler, because to the sanitizer fibers are unsynchronized threads:
   uint64_t random_state_;
   std::vector<size_t> runnable_;
   size_t ended_ = 0;
   size_t waiting_ = 0;  // at the barrier
   uint64_t pauses_ = 0;
   void* scheduler_sanitizer_ = nullptr;
-  // Told by the fiber that runs:
+  // Set by the running fiber:
   std::atomic<Reason> reason_{Reason::pause};
-  // What barriers order.
+  // Order established by barriers.
   std::atomic<uint64_t> order_{0};
 };
 

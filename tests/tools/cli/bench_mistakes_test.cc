@@ -1,4 +1,4 @@
-// What `tutti bench` says to a command that is wrong.
+// Tests the errors of `tutti bench` for wrong commands.
 #include <algorithm>
 #include <string>
 #include <vector>

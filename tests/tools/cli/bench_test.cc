@@ -1,4 +1,5 @@
-// `tutti bench`: what it writes, that every result is right, and what it says to a wrong command.
+// Tests `tutti bench`: its output, the correctness of all results, and the errors of wrong
+// commands.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -32,7 +33,7 @@ std::vector<std::string> keys(const Json& object) {
 
 class Bench : public Cli {
  protected:
-  // Runs it and returns what it wrote with --json; fails where it did not end well.
+  // Runs it and returns its --json output; fails the test if it fails.
   Json measure(Words arguments) const {
     const std::string file = path("result.json");
     arguments.insert(arguments.begin(), "bench");
@@ -97,7 +98,7 @@ TEST_F(Bench, RootedCollectivesAreRightForEveryRoot) {
   EXPECT_EQ(measure({"broadcast", "-n", "2", "--max", "8"})["root"], 0);
 }
 
-// The names in `--algorithm list` of those that run on any number of ranks.
+// Returns the names in `--algorithm list` of algorithms that support any number of ranks.
 Words listed(const Result& list) {
   EXPECT_EQ(list.code, 0) << list.err;
   Words names;
@@ -112,7 +113,7 @@ TEST_F(Bench, EveryAlgorithmIsRightOnEveryTransportForAnyNumberOfRanks) {
     const Words algorithms = listed(run({"bench", collective, "--algorithm", "list"}));
     if (collective == "send_recv") continue;
     EXPECT_GE(algorithms.size(), collective == "all_reduce" ? 12u : 1u) << collective;
-    // All numbers of ranks have their turn in //tests/collectives, as threads.
+    // //tests/collectives tests all numbers of ranks, as threads.
     const std::pair<std::string, std::vector<int>> some[] = {{"shm", {2, 5, 16}}, {"tcp", {3, 8}}};
     for (const auto& [transport, numbers] : some) {
       for (const int ranks : numbers) {

@@ -1,4 +1,4 @@
-// `tutti verify`, `tutti info`, and what all commands have in common.
+// Tests `tutti verify`, `tutti info`, and what all commands have in common.
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TEST_F(Commands, VerifyNamesWhatItKnows) {
   EXPECT_EQ(run({"verify", "--max-ranks", "0"}).code, 1);
 }
 
-// What every test of the program looks for at its end.
+// The check that every test of the program makes at its end.
 TEST_F(Commands, LeaveNoFileThatOthersMayHave) {
   const std::string own = cat("/dev/shm/tutti-", ::getpid());
   const std::string strange = cat("/dev/shm/strange-", ::getpid());
@@ -130,7 +130,7 @@ TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
-// They are there to find it.
+// The commands exist to find such settings.
 TEST_F(Commands, InfoMarksWhatIsWrongWithASetting) {
   for (const auto& [name, value] : Process::Environment{
            {"TUTTI_TIMEOUT", "abc"}, {"TUTTI_TRANSPORT", "x"}, {"TUTTI_LOG", "loud"}}) {

@@ -1,4 +1,4 @@
-// `tutti topo`: graphs from files and from this host, with the rings and trees that fit them.
+// Tests `tutti topo`: graphs from files and from this host, with the rings and trees that fit them.
 #include <algorithm>
 #include <numeric>
 #include <pugixml.hpp>
@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two GPUs behind a switch of each of two NUMA nodes, with a card; NVLinks in pairs.
+// Two GPUs behind a switch on each of two NUMA nodes, with a card; NVLinks in pairs.
 constexpr const char* kFour = R"(
 node numa0 numa_node
 node numa1 numa_node

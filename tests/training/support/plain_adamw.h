@@ -1,4 +1,5 @@
-// Loshchilov, Hutter: Decoupled weight decay regularization, 2019, in double, by hand.
+// AdamW by its definition in double: Loshchilov, Hutter: Decoupled weight decay regularization,
+// 2019.
 #pragma once
 
 #include <cmath>
@@ -18,7 +19,7 @@ struct PlainAdamWOptions {
 
 class PlainAdamW {
  public:
-  // Both outlive it.
+  // Both arguments must outlive it.
   PlainAdamW(const ParameterTable& table, const BoundParameters& parameters,
              const PlainAdamWOptions& options)
       : table_(table),

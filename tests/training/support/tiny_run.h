@@ -45,11 +45,11 @@ struct TinyRun {
   MeshShape mesh;
   int ranks_of_a_host = 0;  // hosts that ranks are said to be on; 0: this one
   GptConfig model = tiny_gpt();
-  // In place of it, on the same text, or on images of noise whose mean tells their class.
+  // Alternative model, on the same text, or on images of noise whose mean identifies their class.
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
   std::optional<UNetConfig> unet;  // on images of shapes
-  // Or others.
+  // Another alternative.
   std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
   std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
@@ -69,7 +69,7 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
                                   const MeshPlace& place = {});
 std::unique_ptr<DataSet> make_data(const TinyRun& run);
 
-// Of each parameter, or buffer, all elements, whichever rank has them.
+// All elements of each parameter or buffer, whichever rank has them.
 using Whole = std::vector<std::vector<float>>;
 
 struct Outcome {
@@ -82,7 +82,7 @@ struct Outcome {
   Whole buffers;
   double validation = 0;
 
-  // Bit for bit; NaN is never the same.
+  // Bit for bit; NaN never equals.
   bool operator==(const Outcome&) const = default;
 };
 
@@ -104,14 +104,14 @@ struct TinyRank {
   int64_t done = 0;
 };
 
-// Trains on `ranks` threads. Fails the test if ranks see different losses or norms, if two that
-// have the same parameters, states or buffers have others, or if some are nowhere.
+// Trains on `ranks` threads. Fails the test if ranks report different losses or norms, if copies of
+// parameters, states or buffers differ, or if parts are missing.
 Outcome train(int ranks, const TinyRun& run);
 
-// The parts of an outcome that differ, and the first place: "" if none do.
+// Returns the parts of an outcome that differ and the first place; "" if there are none.
 std::string difference(const Outcome& found, const Outcome& expected);
 
-// The largest |a - b| / |b| of two lists of losses.
+// Returns the largest |a - b| / |b| of two lists of losses.
 double relative_difference(std::span<const double> a, std::span<const double> b);
 
 }  // namespace tutti::training::testing

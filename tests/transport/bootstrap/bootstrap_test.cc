@@ -1,4 +1,4 @@
-// Ranks that find each other, and everything that may be in the way.
+// Tests the rendezvous of ranks and its failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,12 +28,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// For a rank that is to fail.
+// For a rank that must fail.
 constexpr std::chrono::milliseconds kShort{200};
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
-// What Control::connect() says against the job; empty if nothing.
+// Returns the error of Control::connect(); empty if it succeeds.
 std::string failure_of(const Job& job) {
   try {
     Control::connect(job);
@@ -48,7 +48,7 @@ std::future<std::string> in_background(const Job& job) {
   return std::async(std::launch::async, [job] { return failure_of(job); });
 }
 
-// Somebody who is not Tutti.
+// A client that is not Tutti.
 class Stranger {
  public:
   explicit Stranger(uint16_t port) {
@@ -66,7 +66,7 @@ class Stranger {
                             Deadline::after(kPatience));
     return message;
   }
-  // True once the other side has dropped the connection.
+  // Returns true once the other side has closed the connection.
   bool dropped() const {
     std::array<std::byte, 4096> block;
     return bootstrap::read_exactly(socket_.get(), block, Deadline::after(kPatience)) ==
@@ -221,7 +221,7 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   const Stranger late(rendezvous.port());
   late.say(std::string(100'000, 'x'));
   EXPECT_TRUE(late.dropped());
-  // The right words with a proof that is none.
+  // The right message with an invalid proof.
   const Stranger forger(rendezvous.port());
   bootstrap::Hello hello{.version = kWireVersion, .rank = 1, .size = 2};
   forger.say(std::string_view(reinterpret_cast<const char*>(&hello), sizeof(hello)));
@@ -310,7 +310,7 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
   EXPECT_EQ(other_zero.get(), "");
 }
 
-// As of a caller that has a store of its own.
+// A caller's own key-value store.
 class StoreInMemory final : public Rendezvous {
  public:
   void set(const std::string& key, const std::string& value) override {
@@ -350,7 +350,7 @@ TEST(Rendezvous, ThroughTheCallersStore) {
   EXPECT_TRUE(store->empty());
 }
 
-// Who cannot read the store is still a stranger.
+// A process that cannot read the store is still a stranger.
 TEST(Rendezvous, ThatTellsTheTokenToo) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
@@ -407,7 +407,7 @@ TEST(Rendezvous, OverIpv6) {
   }
 }
 
-// A rank that has left one job may be early for the next at the same address.
+// A rank that has left one job may be early for the next one at the same address.
 TEST(Rendezvous, TwiceAtTheSameAddress) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
@@ -423,7 +423,7 @@ TEST(Rendezvous, TwiceAtTheSameAddress) {
   }
 }
 
-// Without it, it is a stranger's, whatever it says: rank 0 is still to be looked for.
+// Without a proof the message is a stranger's: the search for rank 0 must continue.
 TEST(Verdict, NeedsAProof) {
   using namespace bootstrap;
   const Challenge challenge = make_challenge();

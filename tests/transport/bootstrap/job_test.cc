@@ -222,7 +222,7 @@ TEST_F(JobTest, WhichRankOfItsHostIsTheLaunchersToTell) {
   EXPECT_EQ(known(0, 4).local_rank, std::nullopt);
 }
 
-// Half of it may be set, for something else.
+// Half of the variables may be set for another purpose.
 TEST_F(JobTest, WhatTheCallerKnowsIsNotLookedFor) {
   set("WORLD_SIZE", "7");
   set("MASTER_PORT", "nonsense");

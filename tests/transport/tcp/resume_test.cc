@@ -1,4 +1,4 @@
-// Connections that break and go on, by a network of this test's.
+// Tests connections that break and resume, over a simulated network.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -53,8 +53,8 @@ TEST_P(Resume, AfterABreakAtAnyByteOfAnEncryptedConnection) {
   }
 }
 
-// The breaks are anywhere, also before a reader's word has come, which takes no byte of the
-// sender's.
+// Breaks occur anywhere, also before a reader's message, which accepts none of the sender's bytes,
+// has arrived.
 TEST_P(Resume, AgainAndAgain) {
   std::mt19937 random(7);
   for (const bool encrypted : {false, true}) {

@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 using Body = std::function<std::string(Communicator&)>;
 
-// What each rank's body returned or threw; empty for dead ranks.
+// Result or exception text of each rank's body; empty for dead ranks.
 std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body,
                                        int spares = 0) {
   testing::LocalRendezvous rendezvous;

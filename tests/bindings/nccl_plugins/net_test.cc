@@ -64,7 +64,7 @@ TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
         net().irecv(pair.receiver, received[i].data(), received[i].size(), posted[i], &receives[i]),
         ncclSuccess);
   }
-  // Of two messages with tag 1, the first one sent matches the first receive.
+  // The first of the two messages with tag 1 matches the first receive.
   const std::vector<int> order = {1, 2, 3, 1};
   std::vector<Bytes> sent;
   for (size_t i = 0; i < order.size(); ++i) sent.push_back(pattern(90'000 + i, 10 + order[i]));

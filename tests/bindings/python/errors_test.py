@@ -193,7 +193,7 @@ for step in range(10**9):
     try:
         world.all_reduce(np.ones(1000))
     except tutti.Error as error:
-        # In one piece: the ranks write to the same pipe.
+        # Written at once, because the ranks write to the same pipe.
         print(f"{world.rank} {error.code.name} {error.rank} {error}\\n", end="", flush=True)
         break
 """
@@ -313,7 +313,7 @@ def test_close_ends_a_probe(alone):
     started.wait()
     part.close()
     thread.join()
-    # It was inside, or came later.
+    # The call had started, or came later.
     assert caught[0] in (ErrorCode.ABORTED, ErrorCode.INVALID_ARGUMENT)
 
 

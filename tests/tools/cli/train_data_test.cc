@@ -54,7 +54,7 @@ TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
   const std::vector<Json> lines =
       trained({"--ranks", "1", "--steps", "4", "--data", a, b, "--data-weights", "3", "1"});
   ASSERT_EQ(lines.size(), 5u);
-  // Of 1800 and 450 training tokens, windows of 16 that may be shifted.
+  // 1800 and 450 training tokens in windows of 16 that may be shifted.
   const std::vector<double> wanted = {24 / 111.0, 8 / 27.0};
   EXPECT_EQ(lines.back().at("epochs").get<std::vector<double>>(), wanted);
   EXPECT_EQ(lines.at(3).at("epochs").get<std::vector<double>>(), wanted);

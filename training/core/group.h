@@ -3,7 +3,6 @@
 //
 // No rank throws before every rank has reached the call: the first one to leave would abort the
 // communicator, and the others would report that instead of the error.
-// communicator, and the others would report that instead of the error.
 #pragma once
 
 #include <functional>

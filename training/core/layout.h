@@ -4,7 +4,6 @@
 // Parameters are packed into buckets, in the order in which backward finishes them (the last layer
 // first). Every bucket is divided evenly among `ranks` owners, so that reduce-scatter and
 // all-gather work on it in place:
-// place:
 //
 //   bucket 0                    bucket 1                                  ...
 //   |ln_f.bias|ln_f.weight|pad| |h.1.mlp.c_proj.bias|h.1.mlp.c_proj.weight|pad|

@@ -120,15 +120,15 @@ class SurvivingRun {
   bool settled_ = false;        // options_ are settled by the first session
   bool goes_on_ = false;
   bool was_spare_ = false;
-  bool saved_ = false;                   // the run has its own checkpoint
-  int size_before_ = 0;                  // number of ranks in the last session
-  int left_before_ = 0;                  // number of survivors at the last agreement
-  int vain_tries_ = 0;                   // agreements since then without a loss or a session
-  std::string happened_;                 // for messages: why the last session ended
-  std::string going_on_;                 // for messages: who continues, and from where
-  std::optional<int> result_;            // of the last session, once it has finished
-  uint64_t from_step_ = 0;               // first step of the last session; unknown to spares
-  std::optional<uint64_t> step_before_;  // first step of the session before
+  bool saved_ = false;         // the run has its own checkpoint
+  int size_before_ = 0;        // number of ranks in the last session
+  int left_before_ = 0;        // number of survivors at the last agreement
+  int vain_tries_ = 0;         // agreements since then without a loss or a session
+  std::string happened_;       // for messages: why the last session ended
+  std::string going_on_;       // for messages: who continues, and from where
+  std::optional<int> result_;  // of the last session, once it has finished
+  uint64_t from_step_ = 0;     // step that the last session continued from; unknown to spares
+  std::optional<uint64_t> step_before_;  // step that the session before continued from
   Clock::time_point since_;
 };
 

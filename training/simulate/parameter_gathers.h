@@ -4,7 +4,6 @@
 //   stages 1 and 2   gather   F0  F1  B0  B1        once, before a chunk's first forward
 //   stage 3          g F0  g F1  g B0  g B1         before each forward and each backward: ranks
 //                                                   keep only their shards
-//                                                   keeps what is not its part
 #pragma once
 
 #include <cstdint>

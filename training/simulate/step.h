@@ -1,7 +1,7 @@
 // Time of a training step on a simulated network: pipelines and data parallelism in virtual time,
 // by the engine that simulates collectives (collectives/simulate).
 //
-//   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a             ranks lie as in
+//   stage 0, data 0   F0 F1 .. .. .. B0 .. B1b|B1a             ranks are placed as in
 //                       ╲  ╲         ╱     ╱  └─sum b─┴─sum a─   training/parallel/mesh.h:
 //   stage 1, data 0      F0 B0 F1 B1b|B1a                        tensor, then data, then stage
 //                                  └─sum b─┴─sum a─

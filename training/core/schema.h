@@ -25,7 +25,7 @@ class Field {
   // Properties for command lines and for comparisons of configurations.
   struct Traits {
     std::string flags;       // "--lr"; several: "--micro-batches,--accumulate"; empty: no option
-    bool flag_means = true;  // of a truth: the value that its flag sets (--no-bias: false)
+    bool flag_means = true;  // of a boolean: the value that its flag sets (--no-bias: false)
     std::string alone;       // value of an option that is given without one
     bool by_commas = false;  // the option's value is a list in one word: A,B
     std::string group;       // heading in the help

@@ -44,8 +44,7 @@ struct Span {
 struct Timeline {
   std::vector<Span> spans;  // in one run of the table, by rank, then by time
   double makespan = 0;      // from the first start to the last end
-  double bubble = 0;        // idle / total over all ranks, in the makespan: with a barrier at the
-                            // end of the step
+  double bubble = 0;        // idle / total over all ranks, with a barrier at the end of the step
   // Steps without a barrier: each rank starts the next one when it has completed this one. The time
   // from step to step in the steady state, and idle / total in it.
   double period = 0;

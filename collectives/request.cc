@@ -16,7 +16,7 @@ namespace tutti {
 
 namespace {
 
-constexpr uint64_t kMostValueBytes = 256;  // of one value of a user-defined operator
+constexpr uint64_t kMostValueBytes = 256;  // limit for one value of a user-defined operator
 
 // Checks one call.
 class Checker {

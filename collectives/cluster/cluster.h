@@ -35,7 +35,7 @@ struct ClusterLink {
   // Microseconds per step of a ring or a tree, by protocol. 0: the protocol is not available.
   std::array<double, kMessageProtocols.size()> step_us = {};
   double ll_GBps = 0;     // upper limit of ll's bandwidth
-  double message_us = 0;  // of an all_to_all, per peer
+  double message_us = 0;  // per peer, in an all_to_all
   double all_to_all = 1;  // fraction of GBps that an all_to_all reaches
 };
 

@@ -10,7 +10,8 @@ namespace tutti {
 
 namespace {
 
-constexpr double kUsualError = 0.1;  // of a measurement; larger errors have reduced weight
+constexpr double kUsualError =
+    0.1;  // relative error of a usual measurement; larger errors have reduced weight
 
 // A parameter, or a few scaled together. `spread`: prior standard deviation of the factor's
 // logarithm.

@@ -266,9 +266,9 @@ class Reader {
   std::map<std::tuple<Collective, int, int, double>, std::vector<double>> calls_;
   std::string gpu_;
   std::optional<Collective> collective_;
-  std::map<std::string, size_t> columns_;  // of a CSV table
+  std::map<std::string, size_t> columns_;  // column numbers of a CSV table, by name
   std::set<std::string> systems_;
-  std::map<std::string, int> ranks_;  // of each host, as nccl-tests lists them
+  std::map<std::string, int> ranks_;  // ranks per host, as nccl-tests lists them
   size_t time_ = 0;                   // which word it is; 0: no table has begun
   size_t redop_ = 0;
 };

@@ -34,7 +34,7 @@ struct Machine {
   // Ranks are blocks of kernels (gpu_planner.h): each runs its slices in turn and forwards received
   // data as it arrives if the next step sends it.
   bool in_kernel = false;
-  bool wire_for_each_pair = false;  // of hosts; otherwise each host has one wire
+  bool wire_for_each_pair = false;  // one wire per pair of hosts; otherwise one per host
 };
 
 struct Prediction {

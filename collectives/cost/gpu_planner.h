@@ -50,7 +50,7 @@ struct GpuChoice {
 struct GpuCandidate {
   GpuChoice choice;
   std::string excluded;   // reason; empty for a candidate
-  Prediction prediction;  // of a candidate; `wire` is that of the busiest GPU's link
+  Prediction prediction;  // the candidate's; `wire` is that of the busiest GPU's link
 };
 
 // Not thread-safe.

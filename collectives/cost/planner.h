@@ -36,7 +36,7 @@ struct Wanted {
 struct Candidate {
   const Algorithm* algorithm = nullptr;
   std::string excluded;   // reason; empty for a candidate
-  Prediction prediction;  // of a candidate
+  Prediction prediction;  // the candidate's
 };
 
 // Returns the smallest size of the size class, for which the choice is made.

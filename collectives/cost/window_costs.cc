@@ -224,7 +224,7 @@ class WindowWalk {
   const Reach reach_;
   std::vector<Link> links_;
   std::vector<double> busy_;
-  double messages_ = 0;  // of rank 0
+  double messages_ = 0;  // number of rank 0's messages
   double moving_ = 0;
 };
 

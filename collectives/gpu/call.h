@@ -122,7 +122,7 @@ struct Part {
 // A step that the threads of a block run together, in order. It may receive one message and send
 // one; its result then goes to `dst` and into the message.
 struct DeviceStep {
-  uint64_t signature = 0;  // of its messages
+  uint64_t signature = 0;  // signature of its messages
   int32_t receives = -1;   // port of the received message; -1: none
   int32_t sends = -1;      // port of the sent message; -1: none
   uint32_t first_part = 0;
@@ -146,7 +146,7 @@ struct Awaited {
 // A buffer of a call on all ranks, as mapped by this rank.
 struct LentBuffer {
   std::byte* const* windows = nullptr;  // by rank
-  uint64_t offset = 0;                  // of the buffer in each rank's window
+  uint64_t offset = 0;                  // offset of the buffer in each rank's window
   uint64_t stride = 0;  // per rank, if the buffer is the rank's block of the other buffer
 
   constexpr std::byte* of(int32_t rank) const {

@@ -22,7 +22,8 @@ struct Rules {
   static constexpr uint64_t room(uint64_t slots) { return slots; }
   static constexpr bool kPublishesBeforeData = false;
   static constexpr bool kWaitsForThreads = true;  // before a slot is released
-  static constexpr bool kWaitsForReaders = true;  // of loans, before their memory is overwritten
+  static constexpr bool kWaitsForReaders =
+      true;  // waits for readers of loans before their memory is overwritten
 };
 
 // Flags repeat after 2^32 messages. No line may be left over from the first time, so each slot is
@@ -36,7 +37,7 @@ struct Port {
   int32_t peer;
   uint64_t sent;
   uint64_t received;
-  uint64_t consumed;  // of the sent ones, as far as known here
+  uint64_t consumed;  // sent messages known to be consumed
 };
 
 // State of a step that the first thread passes to the threads of its block.

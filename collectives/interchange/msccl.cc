@@ -342,7 +342,7 @@ class Reader {
   XmlFile xml_;
   MscclAlgorithm result_;
   MscclPlace place_;
-  std::array<int32_t, 3> limits_ = {};  // of i, o, s on this gpu
+  std::array<int32_t, 3> limits_ = {};  // limits of i, o, s on this gpu
   int64_t in_all_ = 0;
   int64_t gpus_read_ = 0;
 };

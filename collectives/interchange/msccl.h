@@ -31,7 +31,7 @@ struct MscclStep {
   // within; -1: none.
   int32_t after_threadblock = -1;
   int32_t after_step = -1;
-  int32_t line = 0;  // of the file, from 1
+  int32_t line = 0;  // line in the file, from 1
 };
 std::string_view name(MscclStep::Type type);
 constexpr bool receives(MscclStep::Type type) {

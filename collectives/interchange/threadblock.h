@@ -19,7 +19,7 @@ struct Action {
   MscclRange src;
   MscclRange src2;
   MscclRange dst;
-  int32_t step = 0;  // of the threadblock
+  int32_t step = 0;  // step number in the threadblock
 };
 
 inline bool receives(const Action& action) { return receives(action.kind); }

@@ -14,8 +14,8 @@ namespace tutti {
 struct TimedMessage {
   int32_t from = 0;
   int32_t to = 0;
-  int32_t send_step = 0;  // of the sender
-  int32_t recv_step = 0;  // of the receiver
+  int32_t send_step = 0;  // step number at the sender
+  int32_t recv_step = 0;  // step number at the receiver
   int32_t sent = 0;       // round at whose start it is sent; it arrives at its end
   int32_t taken = 0;      // round at whose start the receiver has consumed it
 };

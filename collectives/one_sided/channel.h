@@ -94,7 +94,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<uint32_t> tags_{0};
   std::atomic<uint64_t> arrivals_{0};
   std::mutex data_mutex_;
-  std::recursive_mutex service_mutex_;  // of what follows
+  std::recursive_mutex service_mutex_;  // guards the members below
   Step next_ = nullptr;
   bool is_serving_ = false;
   bool stopped_ = false;
@@ -102,7 +102,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::optional<Error> failure_;
   Communicator requests_;
   Communicator replies_;
-  const AbortState* abort_;  // of requests_
+  const AbortState* abort_;  // abort state of requests_
 };
 
 }  // namespace tutti::one_sided

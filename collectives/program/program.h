@@ -111,7 +111,7 @@ struct Step {
   RangeList src2;
   RangeList dst;
   bool received_on_left = false;  // recv_reduce only
-  Wire wire = Wire::element;      // of the message; equal at both ends
+  Wire wire = Wire::element;      // format of the message; equal at both ends
   // Input read by this step is multiplied by this rank's factor and rounded to an element.
   bool scales = false;
   // The written value is divided by the number of ranks that it combines before it is rounded to an
@@ -146,7 +146,7 @@ struct Shape {
   int32_t ranks = 1;
   int32_t rank = 0;
   int32_t root = 0;  // if has_root()
-  Layout layout;     // of these ranks
+  Layout layout;     // layout of these ranks
 
   bool operator==(const Shape&) const = default;
 };

@@ -61,7 +61,7 @@ struct StepGraph {
     auto operator<=>(const Reception&) const = default;
   };
   std::vector<Reception> receptions_;               // not matched yet
-  std::vector<std::pair<int32_t, int32_t>> edges_;  // of the plan being added
+  std::vector<std::pair<int32_t, int32_t>> edges_;  // edges of the plan being added
 };
 
 // Builds the graph of all ranks' plans, rank 0's first. Throws Error(invalid_argument) if messages

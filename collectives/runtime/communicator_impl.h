@@ -256,7 +256,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
 
   std::mutex mutex_;        // guards everything below
   uint32_t calls_made_;     // number of the last call
-  Predecessors following_;  // of the call about to start
+  Predecessors following_;  // predecessors of the call about to start
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // number made, by members and tag
   OperationQueue collectives_;                // the first one runs; owned by pool_

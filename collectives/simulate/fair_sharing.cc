@@ -192,7 +192,8 @@ bool FairSharing::add_reached() {
 }
 
 bool FairSharing::add_reached(Link& link, uint32_t number) {
-  double slowest_here = std::numeric_limits<double>::infinity();  // of members bottlenecked here
+  double slowest_here =
+      std::numeric_limits<double>::infinity();  // slowest member bottlenecked here
   for (const Place& place : link.flows) {
     const State& state = flows_[place.flow];
     if (state.is_member && state.has_rate && state.bottleneck == number) {

@@ -41,7 +41,7 @@ class FairSharing {
   double used(int link) const { return links_[static_cast<size_t>(link)].used; }
 
  private:
-  struct Use {  // of a link by a flow
+  struct Use {  // a flow's use of a link
     uint32_t link;
     uint32_t place;  // among the link's flows
   };

@@ -20,7 +20,7 @@ constexpr double kBytesOfGBps = 1e3;  // bytes/us per GB/s
 // Distances to the peers of a rank's sends, and the number of chunks if it is equal in all of them.
 struct Sends {
   std::multiset<int> distances;
-  int32_t chunks = 0;  // of each message; -1: they differ
+  int32_t chunks = 0;  // chunks per message; -1: they differ
 };
 
 Sends sends_of(const Program& program, int rank, int ranks) {

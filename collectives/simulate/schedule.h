@@ -30,7 +30,7 @@ struct Schedule : StepGraph {
   // and additional processor time.
   std::vector<double> bytes;
   std::vector<double> compute_us;
-  int32_t buffer_chunks = 1;  // of the larger of the two buffers
+  int32_t buffer_chunks = 1;  // size of the larger of the two buffers
 
   int32_t rank_of(int32_t step) const;
   int64_t messages_in_all() const { return static_cast<int64_t>(messages.size()) * alike; }

@@ -28,7 +28,7 @@ struct Event {
   Kind kind;
   int32_t which;        // rank, step, message or flow
   uint32_t turn = 0;    // slice; for a flow: the number of its prediction
-  uint64_t number = 0;  // of the event: simultaneous events keep their order
+  uint64_t number = 0;  // event number: simultaneous events keep their order
 
   bool operator>(const Event& other) const {
     return time != other.time ? time > other.time : number > other.number;

@@ -25,7 +25,7 @@ namespace tutti {
 
 struct SimulationOptions {
   // Not used by a schedule with bytes of its own:
-  double bytes = 0;    // of the buffer; of all blocks if there are blocks
+  double bytes = 0;    // buffer size; size of all blocks if there are blocks
   int32_t slices = 1;  // pieces of each chunk, which are pipelined
   // Messages take no time: what remains is computation and waiting for other ranks' computation.
   bool instant_messages = false;

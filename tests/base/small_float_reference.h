@@ -98,7 +98,8 @@ class SmallFloatReference {
   int bias_ = 0;
   int overflow_ = 0;  // code of infinity, or of NaN where there is none
   int nan_ = 0;
-  std::vector<double> steps_;  // of codes 0 .. overflow_, the last one as if it were a number
+  std::vector<double>
+      steps_;  // values of codes 0 .. overflow_, the last one as if it were a number
 };
 
 }  // namespace tutti::testing

@@ -71,7 +71,7 @@ inline const std::vector<Mistake>& mistakes_with_calls() {
       [](Desk& d) { return tutti_prepared_start(nullptr, &d.work); },
       [](Desk&) { return tutti_group_end(); },
       [](Desk& d) {
-        d.options.after_count = 1;  // of no list
+        d.options.after_count = 1;  // a count without a list
         return tutti_barrier(d.comm, &d.options);
       },
       [](Desk& d) {

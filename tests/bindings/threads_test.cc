@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr double kOwnTimeout = 30;  // of calls that are to end for another reason
+constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
 
 tutti_comm_t* join(int rank, int size, const std::string& name) {
   const std::string file = std::filesystem::path(::testing::TempDir()) /

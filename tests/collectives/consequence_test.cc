@@ -37,7 +37,7 @@ enum class End { unwinds, returns, aborts };
 
 struct Outcome {
   pid_t pid = 0;
-  std::string text;  // what the rank wrote: its error
+  std::string text;  // the rank's output: its error
 };
 
 // Waits for a message of `peer` that never comes. Rank 1 dies when all ranks wait or soon will.

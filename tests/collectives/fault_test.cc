@@ -27,7 +27,7 @@ constexpr int kFaulty = 1;
 struct Outcome {
   pid_t pid = 0;
   int status = 0;
-  std::string text;  // what the rank wrote: "ok", or its error
+  std::string text;  // the rank's output: "ok", or its error
 };
 
 std::string read_all(int fd) {
@@ -41,7 +41,7 @@ std::string read_all(int fd) {
 [[noreturn]] void be_rank(const Job& job, const std::string& transport,
                           const std::string& algorithm, const std::string& fault, int report) {
   constexpr size_t kLeast = 999;      // staged
-  constexpr size_t kLent = 12 << 10;  // long enough to be read where it lies
+  constexpr size_t kLent = 12 << 10;  // long enough to be lent
   std::string text = "ok";
   try {
     const bool lends = transport == "lent";

@@ -107,7 +107,7 @@ TEST(GpuCosts, TheMemoryIsSharedByAllBlocks) {
   GpuCosts costs = of_passes();
   costs.blocks = 32;
   const double quick = seconds(costs, 8, 64 << 20, "ring");
-  costs.memory = kPass / 8;  // of which a sum takes three
+  costs.memory = kPass / 8;  // a sum takes three of these passes
   EXPECT_GT(seconds(costs, 8, 64 << 20, "ring"), 5 * quick);
 }
 
@@ -197,9 +197,9 @@ TEST(GpuCosts, OfAClassThatIsUnknown) {
 
 struct Measured {
   const char* gpu;
-  double rate;      // of the link, one direction, as it is on the box, in 1e9 bytes a second
-  double ring;      // bus bandwidth of NCCL's ring of long buffers, of that rate
-  double is_about;  // and how near the prediction is to be
+  double rate;      // nominal rate of the link in one direction, in 1e9 bytes a second
+  double ring;      // bus bandwidth of NCCL's ring for long buffers, relative to `rate`
+  double is_about;  // tolerance of the prediction
 };
 
 constexpr uint64_t kLong = 1 << 30;

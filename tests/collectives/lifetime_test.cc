@@ -57,7 +57,7 @@ void expect_untouched(const std::function<Work(Communicator&, std::span<int32_t>
       Work work;
       try {
         work = other_part(short_lived, values);
-      } catch (const Error&) {  // it may know already that the other is gone
+      } catch (const Error&) {  // it may already know that the other rank has left
       }
       for (int turn = 0; turn < 100; ++turn) {
         work.poll();

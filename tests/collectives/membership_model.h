@@ -48,7 +48,7 @@ struct Bounds {
   int kills = 0;          // each rank hears of each at some time, for certain
   bool rumours = false;   // or loses sight of the dead first
   int retries = 0;        // how often each rank may give up and call again
-  bool restarts = false;  // a call that was given up begins anew: the checker must find that
+  bool restarts = false;  // a call that was given up restarts: the checker must find that
   bool at_once = false;   // all call before anything else, and lose sight of a whole side at a time
 };
 
@@ -66,7 +66,7 @@ struct Local {
   bool waits = false;  // for an agreement
   std::optional<std::pair<uint32_t, Agreed>> answer;
   std::vector<bool> questions;  // by number of the agreement: one that changes members
-  int result = -1;              // of the call
+  int result = -1;              // result of the call
 };
 
 // Numbers of messages.
@@ -102,7 +102,7 @@ struct Event {
   enum class Kind : uint8_t { call, give_up, deliver, lose_sight, hear_of_end, kill };
   Kind kind;
   int rank;
-  int argument = 0;  // of deliver a message, of lose_sight a set of ranks, of hear_of_end a rank
+  int argument = 0;  // deliver: a message; lose_sight: a set of ranks; hear_of_end: a rank
 };
 
 // The ranks, driven by events.

@@ -115,7 +115,7 @@ TEST_P(OneThread, HearsOfMismatches) {
   Ranks ranks = join_all(4);
   std::vector<Values> values(4, Values(100, 1));
   values[2].resize(99);
-  Group group;  // a call of a rank that has heard of it already is refused
+  Group group;  // a rank that has already received the mismatch rejects calls
   try {
     for (size_t r = 0; r < ranks.size(); ++r) ranks[r].all_reduce(std::span(values[r]));
     group.end();
@@ -142,7 +142,7 @@ TEST_P(OneThread, MayPollItsCallsInstead) {
 
 TEST(InitAsync, ThrowsWhereItIsAsked) {
   testing::LocalRendezvous rendezvous;
-  Job job = rendezvous.job(1, 2);  // and nobody is rank 0
+  Job job = rendezvous.job(1, 2);  // and no process is rank 0
   job.init_timeout = std::chrono::milliseconds(300);
   std::future<Communicator> joining = Communicator::init_async(job);
   EXPECT_THROW(joining.get(), Error);

@@ -22,7 +22,7 @@ uint64_t draw_count(Random& random, const Case& c, uint64_t largest) {
   constexpr uint64_t kBytes[] = {64, 128, 1024, 4096, 8192, 16384, 32768, 65536};
   const auto p = static_cast<uint64_t>(c.layout.ranks);
   const bool in_blocks = has_blocks(c.layout.collective);
-  const uint64_t share = in_blocks ? p : 1;  // of a rank, when the buffer is so large
+  const uint64_t share = in_blocks ? p : 1;  // share of one rank, for buffers divided into blocks
   switch (random.below(8)) {
     case 0:
       return random.pick(kSmall);

@@ -367,7 +367,7 @@ TEST(AllToAllBruck, SendsHalfOfTheBlocksInLogarithmicallyManyMessages) {
     EXPECT_LE(depth_of(Collective::all_to_all, "bruck", p), log2_up(p));
     for (const Program& program : programs_of(Collective::all_to_all, "bruck", p)) {
       EXPECT_EQ(messages_sent(program), log2_up(p));
-      int32_t bits = 0;  // of all distances
+      int32_t bits = 0;  // bits of all distances
       for (int32_t i = 1; i < p; ++i) bits += std::popcount(static_cast<uint32_t>(i));
       EXPECT_EQ(chunks_sent(program), bits);
       EXPECT_LE(program.chunks_per_message, p / 2);

@@ -163,7 +163,9 @@ TEST_P(Stress, ManyCommunicatorsAtOnce) {
   const bool shm = GetParam() == "shm";
   const size_t rounds_of_splits = shm ? splits().size() : 4;
   EXPECT_EQ(communicators_in(splits().size()), 64);
-  testing::run_ranks(kRanks, [](const Job& job) { run_rank(job, 0, 1); });  // what stays for good
+  testing::run_ranks(kRanks, [](const Job& job) {
+    run_rank(job, 0, 1);
+  });  // opens permanent descriptors and threads
   const size_t descriptors = testing::open_descriptors();
   const size_t threads = testing::running_threads();
   testing::run_ranks(kRanks,

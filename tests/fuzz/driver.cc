@@ -31,7 +31,7 @@ namespace tutti::fuzz {
 namespace {
 
 constexpr size_t kLongest = 64 << 10;
-constexpr double kMostSeconds = 6;        // of processor time for one input, under sanitizers too
+constexpr double kMostSeconds = 6;  // limit of processor time for one input, also with sanitizers
 constexpr int kSecondsBetweenLooks = 20;  // for an input that never ends
 
 // Accessible to signal handlers until the process ends.

@@ -85,7 +85,7 @@ class OnTheWire : public ::testing::Test {
       std::string text = world.rank() == 1 ? right : std::string(kBytes, '\0');
       broadcast(world, text);
       EXPECT_TRUE(text == right) << "a wrong result";
-      world.barrier();  // who has left would be told of instead
+      world.barrier();  // else the error could report a rank that left
     });
   }
 
@@ -168,7 +168,7 @@ TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
         for (size_t i = 0; i < values.size(); ++i) {
           if (values[i] != static_cast<float>(2 * (i % 1000))) ++wrong;
         }
-        world.barrier();  // who has left would be told of instead
+        world.barrier();  // else the error could report a rank that left
       });
     }
     settings().set("TUTTI_INTEGRITY", "auto");

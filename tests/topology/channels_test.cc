@@ -351,7 +351,7 @@ TEST(Channels, OfRandomMachinesAreSound) {
 // NCCL's own results, in files beside some topologies.
 struct Known {
   const char* name;
-  double share;  // of NCCL's bandwidth that can be had
+  double share;  // achievable share of NCCL's bandwidth
   const char* why;
 };
 constexpr Known kKnown[] = {

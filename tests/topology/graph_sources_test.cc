@@ -76,7 +76,7 @@ TEST(NcclXml, ReadsGpusCardsAndTheirLinks) {
   EXPECT_EQ(graph.node(gpu0).name, "gpu0");
   const Route nvlink = route(graph, gpu0, gpu1);
   EXPECT_EQ(nvlink.type, PathType::NVL);
-  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // told from both ends, there once
+  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // listed at both ends, counted once
   double network = 0;
   double between = 0;
   double slot = 0;

@@ -200,7 +200,7 @@ TEST(Experts, WhatTravelsIsCounted) {
       const double found = rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
       bytes[static_cast<size_t>(job.rank)] = found;
     });
-    const double choices = 2 * 8 * testing::kTinyContext * 4;  // of all layers
+    const double choices = 2 * 8 * testing::kTinyContext * 4;  // in all layers
     const double away = choices * (grid.experts - 1) / grid.experts;
     EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), 0.0), away * (4 * 32 * 4 + 2 * 8));
   }
@@ -234,7 +234,7 @@ TEST(Experts, ATokenGoesToAHostOnce) {
     const std::lock_guard lock(mutex);
     bytes += rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
   });
-  const double tokens = 2 * 8 * testing::kTinyContext;  // of all layers
+  const double tokens = 2 * 8 * testing::kTinyContext;  // in all layers
   // Four times a row, its choices and weights, and the gradients of these.
   EXPECT_EQ(bytes, tokens * (4 * 32 * 4 + 2 * 4 * 8 + 4 * 8));
 }

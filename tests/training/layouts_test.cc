@@ -199,11 +199,11 @@ TEST(Seeds, DoMatter) {
   const Outcome expected = testing::train(1, plain_run(group));
   EXPECT_TRUE(testing::train(1, plain_run(group)) == expected);
   TinyRun other = plain_run(group);
-  other.replica.runner.seed = 2;  // of dropout
+  other.replica.runner.seed = 2;  // seed of dropout
   EXPECT_EQ(testing::train(1, other).losses.size(), expected.losses.size());
   EXPECT_FALSE(testing::train(1, other) == expected);
   other = plain_run(group);
-  other.replica.seed = 2;  // of values
+  other.replica.seed = 2;  // seed of the initial values
   EXPECT_FALSE(testing::train(1, other) == expected);
 }
 

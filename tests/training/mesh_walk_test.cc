@@ -139,7 +139,7 @@ TinyRun run_of(const Combination& c) {
   const Pipeline& pipeline = kPipelines[static_cast<size_t>(c[stages])];
   TinyRun run;
   run.mesh = mesh_of(c);
-  run.model.context = testing::kTinyContext;  // of the data
+  run.model.context = testing::kTinyContext;  // context length of the data
   run.other_model = [c](const MeshPlace& place) { return model_of(c, place); };
   run.replica.storage.stage = c[zero];
   run.replica.storage.bucket_elements = 1000;
@@ -168,7 +168,7 @@ std::vector<Combination> all_combinations() {
   do {
     if (ranks_of(at) > 8 || (at[sp] != 0 && at[tensor] == 0)) continue;
     if (at[by_heads] != 0 && at[context] == 0) continue;
-    if (at[recompute] == 3 && at[tensor] == 0) continue;  // nobody to share with
+    if (at[recompute] == 3 && at[tensor] == 0) continue;  // there is no rank to share with
     if (!can_share_experts(at)) continue;
     all.push_back(at);
   } while (next());

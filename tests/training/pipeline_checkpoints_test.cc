@@ -83,7 +83,7 @@ class PipelineCheckpoints : public FolderTest {
   // Results from the checkpoint on.
   struct Next {
     double validation = 0;
-    std::vector<double> losses;  // of the next steps
+    std::vector<double> losses;  // losses of the next steps
     std::vector<double> norms;
   };
   static Next go_on(TinyRank& rank) {

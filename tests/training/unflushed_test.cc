@@ -37,7 +37,7 @@ struct Conditions {
   std::string_view optimizer;
   DType dtype;
   int rows;                // data-parallel ranks
-  int stage = 0;           // of ZeRO
+  int stage = 0;           // ZeRO stage
   bool small_end = false;  // the last step has a sample less
   bool recompute = false;
   double dropout = 0;
@@ -241,7 +241,7 @@ Pipelined train_pipelined(const Case& c) {
         trained.norms.push_back(step.gradient_norm);
       }
     }
-    if (!replica.saves()) return;  // what another row's rank has
+    if (!replica.saves()) return;  // a rank of another row has the same values
     copy(replica, 0, trained.parameters);
     for (size_t kind = 1; kind < replica.kinds().size(); ++kind) {
       copy(replica, kind, trained.states[kind - 1]);

@@ -312,7 +312,7 @@ TEST_P(Placement, EveryRankReachesEveryOther) {
   Group group = make_placed(GetParam());
   const auto ranks = static_cast<int>(GetParam().size());
   constexpr uint32_t kMessages = 20;
-  size_t p2p_bytes = longest_p2p(*group[0]);  // what all of them can
+  size_t p2p_bytes = longest_p2p(*group[0]);  // limit of all of them
   for (const auto& transport : group.transports) {
     p2p_bytes = std::min(p2p_bytes, longest_p2p(*transport));
   }

@@ -34,7 +34,7 @@ struct Move {
   bool divides = false;
   int32_t peer = -1;  // first peer
   std::span<const int32_t> peers;
-  uint64_t elements = 0;  // of the message, summed over slices
+  uint64_t elements = 0;  // message length, summed over slices
   std::array<uint64_t, 2> signature = {};
   std::span<const Piece> src;
   std::span<const Piece> src2;

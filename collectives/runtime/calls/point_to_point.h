@@ -142,7 +142,7 @@ class PointToPoint {
   OperationQueue from_any_;  // receives, oldest first
   OperationQueue early_;     // their predecessors are not complete
   std::list<Kept> kept_;     // buffered messages in order of arrival
-  uint64_t kept_bytes_ = 0;  // of other ranks' messages among these
+  uint64_t kept_bytes_ = 0;  // bytes of other ranks' messages among these
   const uint64_t most_kept_;
   uint64_t receives_ = 0;
   int under_way_ = 0;

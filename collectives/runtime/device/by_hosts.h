@@ -52,7 +52,7 @@ class ByHosts {
   const std::vector<int> at_position_;  // the ranks of `across`
   // The last one is in use; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> partial_;
-  cuda::CallOrder order_;  // of the calls that use it
+  cuda::CallOrder order_;  // order of the calls that use it
 };
 
 }  // namespace tutti::internal

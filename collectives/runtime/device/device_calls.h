@@ -31,7 +31,7 @@ void check_device_memory(const Request& request);
 class DeviceCalls {
  public:
   struct Surroundings {
-    Shape shape;  // of this rank, in rank order
+    Shape shape;  // this rank's shape, in rank order
     CostModel model;
     std::vector<const Algorithm*> algorithms;  // besides the built-in ones
     gpu::Exchange exchange;

@@ -26,7 +26,7 @@ class Spares {
   bool is_active(int rank) const;
 
   struct Target {
-    uint64_t epoch = 0;  // of the growing communicator
+    uint64_t epoch = 0;  // epoch of the growing communicator
     int ranks = 0;
   };
   // Collective among all surviving ranks: raises the active ranks to `target.ranks` as far as

@@ -63,7 +63,7 @@ int value(uint64_t seed, int from, int to, int64_t n) {
 // A block of integers per rank (or a single block), laid out in a buffer.
 struct Side {
   const Layout* layout;
-  Ints counts;  // of elements
+  Ints counts;  // in elements
   Ints places;  // in extents
   Ints data;
 

@@ -207,7 +207,7 @@ class Operators {
     });
   }
 
-// ---- user-defined operators
+  // ---- user-defined operators
 
   // x -> a x + b, composed: associative, and not commutative.
   struct Affine {
@@ -314,7 +314,7 @@ struct State {
   Kind kind;
   bool in_place;
   int root;
-  std::vector<int> counts;  // of the blocks
+  std::vector<int> counts;  // block sizes
   uint64_t seed;
   bool wild;
   Bytes in;

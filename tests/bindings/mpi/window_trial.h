@@ -88,7 +88,7 @@ class WindowTrial {
   Dice& dice_;
   const Scope scope_;
   size_t cell_ = 0;
-  std::vector<size_t> cells_;  // of each rank
+  std::vector<size_t> cells_;  // number of cells on each rank
   std::vector<int> units_;
   Source source_;
   std::vector<std::byte> programs_;
@@ -96,10 +96,10 @@ class WindowTrial {
   MPI_Win win_ = MPI_WIN_NULL;
   Epoch epoch_ = fences;
   std::vector<std::vector<std::byte>> models_;
-  std::vector<std::vector<const Kind*>> kinds_;  // of each rank's cells
-  std::vector<std::vector<uint64_t>> seeds_;     // of what they have first
+  std::vector<std::vector<const Kind*>> kinds_;  // kinds of each rank's cells
+  std::vector<std::vector<uint64_t>> seeds_;     // seeds of the cells' initial values
   std::vector<Access> accesses_;
-  std::vector<Buffers> buffers_;  // of this rank's accesses
+  std::vector<Buffers> buffers_;  // buffers of this rank's accesses
   std::vector<MPI_Request> requests_;
   uint64_t digest_ = 14695981039346656037U;
 };

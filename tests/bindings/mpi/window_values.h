@@ -18,7 +18,7 @@ struct Kind {
   size_t extent;
   std::vector<MPI_Op> ops;
   bool is_integer = false;  // for MPI_Compare_and_swap
-  std::vector<bool> mask;   // of each byte of an element
+  std::vector<bool> mask;   // one entry per byte of an element
   // Writes the element that represents a small number.
   std::function<void(std::byte* place, int number)> write;
 };

@@ -74,7 +74,7 @@ TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
   }
   void* none = &none;
   EXPECT_EQ(net().isend(pair.sender, sent[0].data(), 1, 77, &none), ncclSuccess);
-  EXPECT_EQ(none, nullptr);  // nobody waits for that
+  EXPECT_EQ(none, nullptr);  // no receive is posted for it
 
   // Each side tests its last request first.
   std::thread receiving([&] {

@@ -294,7 +294,7 @@ TEST_P(DeviceCallsBy, OfTwoCommunicatorsInOneGroupAndStream) {
     Communicator first = Communicator::init(job);
     Communicator second = first.split(0, -first.rank());
     Gpu gpu(first.rank(), 200);
-    if (testing::share_gpus(2)) {  // what first calls allocate
+    if (testing::share_gpus(2)) {  // includes allocations of the first calls
       for (Communicator* const comm : {&first, &second}) {
         const Buffer data = gpu.part(0, 100);
         comm->run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options());

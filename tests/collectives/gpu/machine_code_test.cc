@@ -37,7 +37,7 @@ std::string image;  // the fat binary's path
 struct Instruction {
   std::string name;  // without its operands
   uint64_t address = 0;
-  uint64_t branches_to = UINT64_MAX;  // of a branch
+  uint64_t branches_to = UINT64_MAX;  // target of a branch
 };
 
 using Code = std::span<const Instruction>;

@@ -27,7 +27,7 @@ struct FilePlace {
   ino_t inode = 0;  // the file that it was: descriptors are used again
 };
 
-tutti::Fd open_place(const FilePlace& place);  // empty where it is gone
+tutti::Fd open_place(const FilePlace& place);  // empty if the place no longer exists
 
 // Memory that is bound to a multicast object.
 struct Binding {
@@ -42,10 +42,10 @@ struct Binding {
 
 struct PhysicalHeader {
   uint64_t magic;
-  int device;                   // of memory
+  int device;                   // device that owns the memory
   uint32_t handle_types;        // bits
   uint32_t team;                // devices of a multicast object; 0: this is memory
-  size_t size;                  // of what can be mapped
+  size_t size;                  // size of the mappable memory
   std::atomic<uint64_t> added;  // bits of devices
   std::array<Binding, 48> bindings;
 };

@@ -88,10 +88,10 @@ struct Range {
   int device = 0;
   size_t size = 0;  // as it was asked for
   tutti::Fd file = {};
-  int opens = 0;                            // of Kind::opened
-  std::string handle = {};                  // likewise
-  std::shared_ptr<Physical> physical = {};  // of Kind::mapped
-  std::set<int> accessible = {};            // likewise, for which devices
+  int opens = 0;                            // only Kind::opened
+  std::string handle = {};                  // only Kind::opened
+  std::shared_ptr<Physical> physical = {};  // only Kind::mapped
+  std::set<int> accessible = {};            // only Kind::mapped: devices with access
 };
 
 // The object behind a number issued by the driver.
@@ -107,7 +107,7 @@ struct State {
   std::map<uintptr_t, Range> memory;
   std::map<CUmemGenericAllocationHandle, Handle> handles;
   CUmemGenericAllocationHandle last_handle = 0;
-  std::map<uintptr_t, size_t> reservations;  // of addresses
+  std::map<uintptr_t, size_t> reservations;  // reserved address ranges
   std::map<CUstream, std::shared_ptr<CUstream_st>> streams;
   std::map<std::pair<std::thread::id, CUcontext>, std::shared_ptr<CUstream_st>> thread_streams;
   std::map<CUevent, std::unique_ptr<CUevent_st>> events;

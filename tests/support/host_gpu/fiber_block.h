@@ -36,9 +36,10 @@ class FiberBlock {
     Thread thread;
     FiberBlock* block = nullptr;
     std::unique_ptr<std::byte[]> stack;
-    boost::context::detail::fcontext_t context = nullptr;  // where it goes on; the scheduler's word
-    boost::context::detail::fcontext_t scheduler = nullptr;  // where that goes on; the fiber's word
-    void* sanitizer = nullptr;                               // ThreadSanitizer's
+    boost::context::detail::fcontext_t context = nullptr;  // resume point; the scheduler's word
+    boost::context::detail::fcontext_t scheduler =
+        nullptr;                // resume point of the scheduler; the fiber's word
+    void* sanitizer = nullptr;  // ThreadSanitizer's
     bool at_barrier = false;
     bool started = false;
   };

@@ -25,7 +25,7 @@ struct Grid {
 struct NamedKernel {
   const char* name;
   void (*run)(Thread& thread, void** parameters);
-  size_t parameter_bytes;  // of its one parameter
+  size_t parameter_bytes;  // size of its one parameter
 };
 
 // Blocks until all threads of the grid have ended.

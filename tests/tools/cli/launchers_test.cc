@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 struct Launcher {
   std::string name;
   Words command;     // before the number of ranks
-  std::string rank;  // the variable that tells it
+  std::string rank;  // the variable that holds it
   std::string source;
   std::string package;
   std::string beside;       // a program that uses its library, too; empty: there is none

@@ -193,7 +193,7 @@ TEST_F(Plan, OfThisHostIsWhatTrains) {
   }
   const Result trained = run(words);
   ASSERT_EQ(trained.code, 0) << trained.err;
-  double bytes = 0;  // of rank 0
+  double bytes = 0;  // memory of rank 0
   for (const std::string& line : split(read(log), '\n')) {
     if (line.find("\"memory\"") == std::string::npos) continue;
     const Json last = Json::parse(line);

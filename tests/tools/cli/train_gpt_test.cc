@@ -265,7 +265,7 @@ TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
     SCOPED_TRACE(::testing::PrintToString(layout));
     const std::string copy = path(cat("copy-", copies_++));
     std::filesystem::copy(path("half"), copy, std::filesystem::copy_options::recursive);
-    std::filesystem::remove(path("json"));  // a run that goes on adds to it
+    std::filesystem::remove(path("json"));  // a resumed run appends to it
     const std::vector<Json> found =
         trained(words + layout + Words{"--checkpoint", copy, "--resume"});
     EXPECT_EQ(found.back()["resumed_at"], 3);

@@ -45,7 +45,7 @@ std::vector<float> sample_values(uint64_t seed, const std::string& tensor, int64
 
 struct SampleRequest {
   std::string directory;
-  std::optional<RunStart> start = {};  // none: goes on with the run that is there, if there is one
+  std::optional<RunStart> start = {};  // none: resumes the existing run, if there is one
   int keep = 2;
   bool in_background = false;  // while the values change
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};

@@ -110,7 +110,7 @@ void expect_shares(const std::vector<double>& weights, uint64_t samples, double 
 }
 
 TEST(SamplerTest, SharesAreExactAtEveryMoment) {
-  constexpr double kRounding = 1e-6;  // of the sums in this test
+  constexpr double kRounding = 1e-6;  // rounding error of the sums in this test
   expect_shares({1}, 100, kRounding);
   expect_shares({1, 1}, 100, kRounding);
   expect_shares({0.7, 0.2, 0.1}, 1000, kRounding);
@@ -160,7 +160,7 @@ TEST(SamplerTest, MixesDataAsForGpt3) {
                         1);
   const std::vector<uint64_t> taken = sampler.taken(300'000);
   const uint64_t wanted[] = {178'218, 65'347, 23'762, 23'762,
-                             8'911};  // of 300 000, by weight / 101
+                             8'911};  // out of 300 000, by weight / 101
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_NEAR(static_cast<double>(taken[i]), static_cast<double>(wanted[i]), 1) << i;
   }

@@ -114,7 +114,7 @@ TEST(GptTest, NoTokenSeesLaterOnes) {
     test.batch = batch.micro_batch;
     test.batch.targets = {};  // logits only
     const HostTensor before = rounded_to(DType::f32, forward(model, test.pass));
-    batch.tokens[3] = (batch.tokens[3] + 1) % 7;  // of the first sample
+    batch.tokens[3] = (batch.tokens[3] + 1) % 7;  // a token of the first sample
     const Tensor after = forward(model, test.pass);
     for (int64_t row = 0; row < 10; ++row) {
       EXPECT_EQ(same_bits(before.view().row_range(row, 1), after.row_range(row, 1)),

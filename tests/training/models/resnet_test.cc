@@ -146,7 +146,7 @@ TEST(ResNetTest, OtherTypesNearDoubles) {
   struct Tolerance {
     DType dtype;
     double loss;       // relative
-    double gradients;  // of the largest
+    double gradients;  // relative to the largest
   };
   for (const Tolerance tolerance :
        {Tolerance{DType::f32, 1e-6, 1e-5}, Tolerance{DType::bf16, 0.02, 0.06},

@@ -124,7 +124,7 @@ TEST(PoolingTest, BadWindows) {
   EXPECT_NO_THROW(make({16, 16, 1, 0}));
   EXPECT_THROW(make({16, 17, 1, 0}), Error);  // too many places
   EXPECT_THROW(make({21, 1, 1, 0}), Error);
-  EXPECT_THROW(make({2, 2, 1, 2}), Error);  // could lie in the padding alone
+  EXPECT_THROW(make({2, 2, 1, 2}), Error);  // could be in the padding alone
   EXPECT_THROW(make({2, 2, 0, 0}), Error);
 }
 

@@ -31,7 +31,7 @@ const HaloExchange kHalos(Axis::spatial);
 // Results of a layer for whole images, or for this rank's tiles.
 struct Results {
   std::vector<double> output, input_gradient;
-  std::vector<std::vector<double>> gradients;  // of the parameters
+  std::vector<std::vector<double>> gradients;  // gradients of the parameters
 };
 
 // The same layer on a grid; `forward` and `backward` as those of modules.

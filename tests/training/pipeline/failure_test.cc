@@ -41,7 +41,7 @@ enum class Fault { kill, stop, loop, error };
 struct Planted {
   Fault fault = Fault::kill;
   int rank = 0;
-  size_t entry = 0;  // of the rank's table, instead of which it happens
+  size_t entry = 0;  // entry of the rank's table at which the failure occurs
 };
 
 // Number of ranks that have begun their plan, in memory shared by the processes of a run.
@@ -111,7 +111,7 @@ Plan plan() { return make_plan(one_f_one_b(kRanks, kMicroBatches)); }
     Executor executor(Boundary(stages, alone));
     FaultyStage stage(planted, stages.rank());
     executor.run(plan(), stage);
-  } catch (const std::exception& error) {  // what was half done has been destroyed by now
+  } catch (const std::exception& error) {  // unfinished work has been destroyed by now
     text = error.what();
   }
   [[maybe_unused]] const ssize_t written = ::write(report, text.data(), text.size());

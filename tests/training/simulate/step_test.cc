@@ -361,9 +361,9 @@ TEST(Step, OverheadOfMessagesIsExposed) {
 // Each tensor rank sends its part to its counterpart; the receivers gather what they need whole.
 TEST(Step, TensorRanksSendPartsOverABoundary) {
   const double bytes = 8e6;
-  const double part = 1 + bytes / 4 / kBytesPerUs;  // of a link of its own, to the next stage
+  const double part = 1 + bytes / 4 / kBytesPerUs;  // time on a separate link to the next stage
   const double gather = 3 * (1 + bytes / 4 / kBytesPerUs);
-  const double half = gather;  // of a sum
+  const double half = gather;  // half of an all-reduce
   const auto time = [&](bool shares_rows) {
     return play({.network = "full:8,bandwidth=10,latency=1us",
                  .shape = {2, 1},

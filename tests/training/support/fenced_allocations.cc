@@ -17,7 +17,7 @@ struct Page {
   std::byte bytes[4096];
 };
 
-constexpr size_t kPages = size_t{1} << 28;  // of addresses, none of which is used twice
+constexpr size_t kPages = size_t{1} << 28;  // address range in pages, each used only once
 constexpr auto kPattern = std::byte{0xa5};
 
 struct Block {
@@ -47,7 +47,7 @@ struct Region {
   Page* const pages = reserve<Page>(PROT_NONE);
   Block* const blocks = reserve<Block>(PROT_READ | PROT_WRITE);  // by the page of their start
   std::atomic<size_t> taken = 0;
-  std::atomic<int64_t> damaged = 0;  // of those that were freed
+  std::atomic<int64_t> damaged = 0;  // damaged allocations among freed ones
 };
 
 Region& region() {

@@ -9,7 +9,7 @@
 namespace tutti::training::testing {
 
 struct GradientCheck {
-  double tolerance = 1e-7;  // of the largest derivative
+  double tolerance = 1e-7;  // relative to the largest derivative
   int64_t every = 1;        // look at each element, or each second one, ...
 };
 

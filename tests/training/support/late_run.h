@@ -18,7 +18,7 @@ inline constexpr uint64_t kLateFlush = 8;  // steps between two meetings
 TrainOptions late_options(const std::string& way);
 
 struct LateRun {
-  std::vector<double> losses;  // of each step
+  std::vector<double> losses;  // losses, by step
   TrainResult result;
   std::vector<float> values;  // that the rank owns, at the end
 };

@@ -42,14 +42,14 @@ struct LateOptions {
   std::vector<int> cut;  // the first unit of each stage
   DType dtype = DType::f32;
   std::function<std::unique_ptr<Optimizer>()> make_optimizer;
-  uint64_t seed = 1;          // of initial values
-  uint64_t dropout_seed = 0;  // of dropout
+  uint64_t seed = 1;          // seed of the initial values
+  uint64_t dropout_seed = 0;  // seed of dropout
 };
 
 // An update's micro-batches by data-parallel row. A row may have fewer than the others.
 struct LateBatches {
   std::vector<std::vector<MicroBatch>> rows;
-  int64_t targets = 0;  // of all rows: the loss is their mean
+  int64_t targets = 0;  // targets of all rows: the loss is their mean
   double learning_rate = 0;
 };
 

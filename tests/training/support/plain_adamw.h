@@ -14,7 +14,7 @@ struct PlainAdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double decay = 0;  // of parameters that decay
+  double decay = 0;  // weight decay, for parameters with decay
 };
 
 class PlainAdamW {

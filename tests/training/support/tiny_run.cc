@@ -53,9 +53,9 @@ struct Part {
 
 // Observations and final state of one rank of a run.
 struct Seen {
-  Outcome same;                          // what must be the same on all ranks
+  Outcome same;                          // results that must be equal on all ranks
   std::vector<std::vector<Part>> parts;  // by kind (Replica::kinds), then of buffers
-  std::vector<size_t> parameter_sizes;   // of the whole ones
+  std::vector<size_t> parameter_sizes;   // sizes of the whole parameters
   std::vector<size_t> buffer_sizes;
 };
 

@@ -54,14 +54,14 @@ struct TinyRun {
   std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
   ReplicaOptions replica;        // its passes follow from the batch
-  bool whole_gradients = false;  // of one micro-batch too
+  bool whole_gradients = false;  // also with one micro-batch
   std::optional<PowerSgdOptions> powersgd;
   Json optimizer = {{"name", "adamw"}};
   double learning_rate = 3e-3;
   uint64_t batch = 4;
   uint64_t micro_batch = 1;
   uint64_t steps = 20;
-  uint64_t last_batch = 0;          // of the last step; 0: as the others
+  uint64_t last_batch = 0;          // batch size of the last step; 0: as in the others
   uint64_t validation_samples = 0;  // after the last step; 0: no evaluation
 };
 
@@ -75,10 +75,10 @@ using Whole = std::vector<std::vector<float>>;
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> correct;
-  std::vector<double> norms;                         // of gradients; 0 in steps that were skipped
+  std::vector<double> norms;                         // gradient norms; 0 in skipped steps
   std::map<std::string, std::vector<double>> named;  // units' losses
   Whole parameters;
-  std::vector<Whole> states;  // of the optimizer
+  std::vector<Whole> states;  // optimizer states
   Whole buffers;
   double validation = 0;
 
@@ -90,7 +90,7 @@ struct Outcome {
 struct TinyRank {
   TinyRank(const Job& job, const TinyRun& run);
   StepResult step();      // the next one
-  void skip(int64_t to);  // goes on after step `to`
+  void skip(int64_t to);  // continues after step `to`
   Evaluation evaluate();
 
   TinyRun run;

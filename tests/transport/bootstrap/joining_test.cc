@@ -84,7 +84,8 @@ TEST(Crowd, OfRanksGetsIn) {
   if (!reserve_descriptors(3 * kWorld)) GTEST_SKIP() << "too few descriptors are allowed here";
   Door door(kWorld);
   for (int rank = 1; rank < kWorld; ++rank) door.knock(rank, kWorld);
-  for (int turn = 0; turn < 100; ++turn) door.turn_acceptor();  // nobody has said who he is yet
+  for (int turn = 0; turn < 100; ++turn)
+    door.turn_acceptor();  // no client has identified itself yet
   for (int turn = 0; turn < kTurns && door.opened() < kWorld - 1; ++turn) {
     door.turn_connector();
     door.turn_acceptor();

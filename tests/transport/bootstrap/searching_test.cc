@@ -92,7 +92,7 @@ class Squatter {
   const Manner manner_;
   LocalRendezvous rendezvous_;
   const Fd listener_;
-  std::vector<Fd> guests_;  // who still wait for the rest
+  std::vector<Fd> guests_;  // connections that still wait for the others
   std::jthread thread_;
 };
 
@@ -114,7 +114,7 @@ TEST(TorchrunsPorts, OfWhichNoneIsFreeAreNamed) {
   std::optional<Fd> other;
   try {
     other = listen_on(resolve("127.0.0.1", one.port() + 1).front());
-  } catch (const Error&) {  // somebody has it already
+  } catch (const Error&) {  // the address is already in use
   }
   EXPECT_THAT(failure_of(job), AllOf(HasSubstr(cat(one.port(), "-", one.port() + 1)),
                                      HasSubstr("Address already in use")));

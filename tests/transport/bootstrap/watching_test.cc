@@ -145,7 +145,7 @@ TEST(Watching, IsForAFewAtATime) {
       try {
         EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
         break;
-      } catch (const Error&) {  // it has not seen yet that one has gone
+      } catch (const Error&) {  // it has not yet detected that one has left
       }
     }
     EXPECT_FALSE(deadline.passed());

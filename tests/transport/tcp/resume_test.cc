@@ -20,7 +20,7 @@ using testing::Network;
 using testing::Pair;
 using testing::Talk;
 
-class Resume : public ::testing::TestWithParam<bool> {};  // of connections that are checked
+class Resume : public ::testing::TestWithParam<bool> {};  // parameter: with integrity checks
 
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "checked" : "unchecked");

@@ -124,7 +124,7 @@ TEST(FedAdam, FollowsItsRule) {
         m = 0.9 * m + 0.1 * d;
         v = 0.99 * v + 0.01 * d * d;
         global += 0.05 * m / (std::sqrt(v) + 1e-3);
-        d = 0;  // nobody learns
+        d = 0;  // no client learns
         for (const auto& of_rank : values) {
           ASSERT_NEAR(of_rank[at(step + 1)][i], global, 1e-5) << "element " << i << ", " << step;
         }

@@ -21,7 +21,7 @@ namespace {
 using tutti::testing::run_ranks;
 using Values = std::vector<float>;
 
-constexpr int kRank = 2;  // of the factors
+constexpr int kRank = 2;  // rank of the factors
 
 // Two matrices worth compressing, one that is not, two vectors; three buckets.
 std::vector<ParameterSpec> example_specs() {

@@ -166,7 +166,7 @@ TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
       Communicator communicator = Communicator::init(job);
       OneBitAdam hook(kWarmUp, kBeta, one.layout, one.specs);
       Values moment(kCount);  // the optimizer's
-      Values exact(kCount);   // of the sums of all gradients
+      Values exact(kCount);   // exact sums of all gradients
       for (int step = 0; step < 60; ++step) {
         Values own = gradients_of(job.rank, step, kCount);
         Values sum(kCount);

@@ -142,7 +142,7 @@ TEST_F(Served, ReplaysARecordedRunBitForBit) {
   for (const std::string way : {"async", "async:1", "async:2", "ssp:2", "ssp:1:1", "ps"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);
-    options.schedule.peak = 5e-4;  // of values that may be far behind
+    options.schedule.peak = 5e-4;  // low, since values may be many updates late
     if (way == "async:2") options.replica.sync.pull_every = 3;
     if (way == "async:1") options.replica.sync.damping = true;
     if (way == "async") options.replica.clip = 0.1;

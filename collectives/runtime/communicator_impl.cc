@@ -50,7 +50,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
 
 CommunicatorImpl::~CommunicatorImpl() {
   if (engine_->control().forked()) return;  // the parent owns everything
-  // During stack unwinding: the other ranks are told that this rank failed, not that it left.
+  // During stack unwinding, report to the other ranks that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
     const std::string why = engine_->last_failure();
     raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),

@@ -264,7 +264,7 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   abort_.throw_if_raised();
 }
 
-// Peers that ask meanwhile are told that this rank makes no more calls.
+// Meanwhile, queries of peers are answered with "makes no more calls".
 void CommunicatorImpl::close_transport() {
   leaving_.store(true);
   if (paths_) paths_->send_last_bytes(abort_, timeout_);

@@ -184,8 +184,8 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
 
 // A peer that has destroyed its communicator or left the job makes no more calls, but its last
 // bytes may still be in the network. It is judged only when they have arrived, by what this rank
-// then still needs from it. If several ranks wait for a rank that is gone, the first one to notice
-// reports it.
+// then still needs from it. If several ranks wait for a rank that has left, the first of them
+// to detect that reports it.
 void CommunicatorImpl::check_gone(const Operation& operation) {
   std::map<int, std::string_view> gone;
   for (const int peer : missing(operation)) {

@@ -11,9 +11,9 @@
 // Older slices never wait for younger ones, so what verify proves of one slice holds for all.
 //
 // A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
-// message names the buffer and the receiver reads it when it arrives there, so a sender that
-// computes delays nobody. All other messages are sent in slices (eager). The first message tells
-// which.
+// message names the buffer and the receiver reads the buffer when it gets there, so a sender that
+// computes does not delay the receiver. All other messages are sent in slices (eager). The first
+// message shows which of the two.
 #pragma once
 
 #include <algorithm>

@@ -63,8 +63,8 @@ class PointToPoint {
 
   // Starts a send once the calls that it follows are complete.
   void send(Operation& operation);
-  // Starts a receive or a probe, likewise. A probe completes as soon as a matching message is
-  // there, and leaves the message in place.
+  // Starts a receive or a probe once the calls that it follows are complete. A probe completes as
+  // soon as a matching message is there, and leaves the message in place.
   void receive(Operation& operation);
   // Cancels a receive or probe that no message has matched; it is then done.
   void withdraw(Operation& operation);

@@ -283,7 +283,8 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
   });
 }
 
-// A question is not kept either: the asker is told as soon as it is known that there is none.
+// A query is not kept either: it is answered as soon as it is known that the communicator will not
+// exist.
 TEST(Poison, IsNotKeptForACommunicatorThatDoesNotCome) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {

@@ -1,4 +1,4 @@
-// Tests ranks that are processes: one of them dies, and the others are told how.
+// Tests ranks in separate processes: one of them dies, and the other ranks report how.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -188,8 +188,8 @@ TEST_P(DeathTest, IsWhatWhoeverAsksForAnOfferHears) {
                                       HasSubstr("vanished: its connection broke")));
 }
 
-// Ranks 2 and 3 share a communicator, and rank 2 ends because rank 1 has died: rank 3 is told the
-// cause. Without rank 0, all links of a flat tree are gone.
+// Ranks 2 and 3 share a communicator, and rank 2 ends because rank 1 has died: rank 3's
+// error names the cause. Without rank 0, a flat tree has no links left.
 TEST_P(DeathTest, IsTheCauseOfWhatFollows) {
   for (const int killed : {0, 1}) {
     SCOPED_TRACE(killed);

@@ -1,5 +1,6 @@
-// Two TCP transports with a simulated network in between: it forwards bytes between sockets exactly
-// as far as it is told, accepts no more than it forwards, and damages bytes on request.
+// Two TCP transports with a simulated network in between: it forwards exactly as
+// many bytes between sockets as a test allows, accepts no more than it forwards, and damages bytes
+// on request.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The stages of waiting for another rank: a wait spins, yields, sleeps, asks its peers where the
+// The stages of waiting for another rank: a wait spins or yields, sleeps, asks its peers where the
 // call stalls, and reports it.
 #pragma once
 
@@ -7,12 +7,10 @@
 
 namespace tutti::internal {
 
-// Times count from the last progress (backoff.h). Spinning and yielding times adapt within these
-// bounds.
-inline constexpr int64_t kLeastSpinNs = 1'000;
-inline constexpr int64_t kMostSpinNs = 20'000;
-inline constexpr int64_t kLeastYieldNs = 200'000;
-inline constexpr int64_t kMostYieldNs = 3'000'000;
+// Time that a wait spins or yields before it sleeps, from its last progress (backoff.h).
+inline constexpr int64_t kSpinNs = 200'000;
+inline constexpr int64_t kMostSpinNs = 3'000'000;  // limit on transports that wake slowly
+inline constexpr int64_t kYieldNs = 200'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
 // While another thread works on what this one would sleep for.
 inline constexpr std::chrono::microseconds kNap(50);

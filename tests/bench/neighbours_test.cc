@@ -1,4 +1,4 @@
-// Tests busy processes and processor quotas, which start with their object and leave nothing behind.
+// Tests busy processes and processor quotas, which start and end with their object.
 #include "bench/neighbours.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Bytes that /proc/meminfo gives for `name`; 0 if it gives none.
+// Returns the bytes that /proc/meminfo reports for `name`, or 0.
 uint64_t memory_of(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -26,13 +26,13 @@ uint64_t memory_of(const std::string& name) {
   return 0;
 }
 
-// body(group, limit, usage) for this process's memory control groups (v1 or v2), from its own up to
-// the root: folders, and the names of their files.
+// Calls body(group, limit, usage) for each memory control group (v1 or v2) of this process, from
+// its own up to the root: directories, and the names of their files.
 template <typename Body>
 void for_each_group(const Body& body) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    // "4:memory:/path" in the first version, "0::/path" in the second.
+    // v1 writes "4:memory:/path", v2 writes "0::/path".
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -40,7 +40,7 @@ void for_each_group(const Body& body) {
     const bool is_first_version = controllers.find(",memory,") != std::string::npos;
     if (!is_first_version && controllers != ",,") continue;
     const fs::path root = is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-    // A container sees its own group as the root, so that the path may lead nowhere.
+    // A container sees its own group as the root, so the path may not exist.
     for (fs::path path = line.substr(second + 1);; path = path.parent_path()) {
       body(root / path.relative_path(), is_first_version ? "memory.limit_in_bytes" : "memory.max",
            is_first_version ? "memory.usage_in_bytes" : "memory.current");
@@ -49,9 +49,9 @@ void for_each_group(const Body& body) {
   }
 }
 
-// Nothing where the file has no number, as of a group without a limit.
+// Returns nullopt if the file has no number, as for a group without a limit.
 std::optional<uint64_t> bytes_in(const fs::path& path) {
-  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // the first version writes a huge number
+  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // v1 writes a huge number
   std::ifstream file(path);
   uint64_t bytes = 0;
   if (file >> bytes && bytes < kNoLimit) return bytes;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kQuota = " quota ";
 constexpr int kMostProcessors = 1 << 14;
 
-// Where this process is in the tree of cgroups (v2); a container's own one begins at "/".
+// Returns this process's group in the cgroup tree (v2); a container's own tree begins at "/".
 std::filesystem::path own_group() {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -33,7 +33,7 @@ std::filesystem::path own_group() {
   return "/";
 }
 
-// In processors; 0: none. A group's quota is one of all groups in it, too.
+// Returns the quota in processors; 0: none. A group's quota also covers its child groups.
 double quota() {
   double time = 0;
   double period = 0;
@@ -46,13 +46,13 @@ double quota() {
     if (group == group.parent_path()) break;
   }
   if (least > 0) return least;
-  std::ifstream v1_time("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // -1: none
+  std::ifstream v1_time("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // -1: no quota
   std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   if (v1_time >> time && v1_period >> period && time > 0 && period > 0) return time / period;
   return 0;
 }
 
-// Those of the calling thread; all that are online, where the system does not tell.
+// Returns the processors of the calling thread; if unknown, all that are online.
 std::vector<int> own_affinity() {
   std::vector<int> own;
   const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(
@@ -66,7 +66,7 @@ std::vector<int> own_affinity() {
   return own;
 }
 
-// "0-3" of "0-3,8". What is not understood (from another version) adds nothing.
+// Parses "0-3" of "0-3,8". Unknown syntax (from another version) adds nothing.
 void add_range(std::string_view text, std::set<int>& processors) {
   int first = 0;
   const char* const end = text.data() + text.size();

@@ -21,7 +21,7 @@ TEST(Driver, HasDevices) {
   EXPECT_FALSE(info.is_mig);
   EXPECT_TRUE(can_access_peer(0, 1));
   EXPECT_TRUE(can_access_peer(2, 2));
-  EXPECT_TRUE(says(error_of([] { device_info(3); }), "there is no GPU 3: this process sees 3"));
+  EXPECT_TRUE(says(error_of([] { device_info(3); }), "GPU 3 does not exist: this process sees 3"));
 }
 
 TEST(Driver, MakesContextsCurrentByThreadAndScope) {

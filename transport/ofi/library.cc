@@ -20,7 +20,7 @@ Error absent(const std::string& what) {
                  "without"});
 }
 
-// By the versions of the headers: what newer ones return has another layout.
+// Looks up the symbol version of the headers, because newer versions return another layout.
 template <typename Call>
 void find(void* handle, const char* name, const char* version, Call& call) {
   call = reinterpret_cast<Call>(::dlvsym(handle, name, version));

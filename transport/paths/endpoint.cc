@@ -15,7 +15,7 @@ std::unique_ptr<fabric::Provider> provider_of(std::unique_ptr<fabric::Driver> dr
   return driver ? std::make_unique<fabric::Provider>(std::move(driver)) : nullptr;
 }
 
-// In the table of ranks a fabric's address is behind its name.
+// In the table of ranks, a fabric's name precedes its address.
 std::string prefix_of(std::string_view fabric) { return cat(fabric, ":"); }
 
 }  // namespace
@@ -38,7 +38,8 @@ Job Endpoint::with_address(Job job) const {
   return job;
 }
 
-// Only what all ranks have is used; by the table, so that all decide alike.
+// Uses the fabric only if all ranks have it; the decision is based on the table, so that all ranks
+// agree.
 void Endpoint::join_fabric() {
   int with = 0;
   int without = -1;

@@ -20,21 +20,21 @@ namespace tutti::shm {
 
 namespace {
 
-// Where segments start in the file, so that the system may use huge pages.
+// Alignment of segments in the file, so that the system may use huge pages.
 constexpr uint64_t kUnit = uint64_t{2} << 20;
-// More than there is memory: what is not touched costs nothing.
+// More than any memory: untouched pages cost nothing.
 constexpr uint64_t kMostPart = uint64_t{8} << 40;
-// A new segment of allocate() is as long as those before it together, so that there are few of
-// them, up to so long.
+// A new segment of allocate() is as long as all earlier ones together, to keep their number small,
+// up to this limit.
 constexpr uint64_t kLongestSegment = uint64_t{1} << 30;
-// Pages are moved so many bytes at a time: that much memory is there twice.
+// Pages are moved in pieces of this size, because a piece exists twice during the move.
 constexpr size_t kMovedAtOnce = size_t{16} << 20;
 
 constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// The whole pages within.
+// Returns the whole pages within the range.
 std::span<std::byte> whole_pages(std::span<std::byte> range) {
   const auto start = reinterpret_cast<uintptr_t>(range.data());
   const uint64_t first = round_up(start, page_bytes());
@@ -49,7 +49,7 @@ uint64_t bytes_for_heaps(uint64_t start, int ranks) {
   const auto parts = static_cast<uint64_t>(ranks);
   uint64_t most = parts * kMostPart;
   rlimit limit{};
-  // Beyond it there is not an error, but a fatal signal.
+  // Exceeding the limit raises a fatal signal instead of an error.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const uint64_t first = round_up(start, kUnit);
     most = std::min(most, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, first));
@@ -107,8 +107,8 @@ class HeapsAtFork {
   }
 };
 
-// Nothing is adopted or moved back while the process is copied. A child's pages are private
-// already.
+// No memory is adopted or moved back while the process is copied. A child's pages are already
+// private.
 void Heap::before_fork() {
   mutex_.lock();
   if (!mine()) return;
@@ -125,7 +125,7 @@ void Heap::after_fork() {
   mutex_.unlock();
 }
 
-// The child gets a copy of what it writes, as it does of other private memory.
+// The child gets copy-on-write pages, as for other private memory.
 void Heap::in_child() {
   for (const Adopted& part : of_child_) {
     ::mmap(part.pages.data(), part.pages.size(), PROT_READ | PROT_WRITE,
@@ -148,20 +148,21 @@ Heap::~Heap() {
   }
 }
 
-// Null where that cannot be.
+// Returns null on failure.
 std::byte* Heap::map(const Extent& extent) const {
   void* const base =
       ::mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
              file_->get(), static_cast<off_t>(extent.offset));
   if (base == MAP_FAILED) return nullptr;
-  ::madvise(base, extent.bytes, MADV_HUGEPAGE);  // where the system allows it of shared memory
+  // effective if the system allows huge pages of shared memory
+  ::madvise(base, extent.bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(base);
 }
 
-// A child of fork() has but a copy of what is said here of memory that is its parent's, too.
+// A forked child has only a copy of this bookkeeping; the memory is its parent's, too.
 bool Heap::mine() const { return ::getpid() == owner_; }
 
-// The pages go back to the system at once, whoever else has mapped them.
+// Returns the pages to the system at once, whoever else has mapped them.
 void Heap::clear(const Extent& extent) const {
   if (!mine()) return;
   ::fallocate(file_->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -170,7 +171,7 @@ void Heap::clear(const Extent& extent) const {
 
 // ---- memory of the heap's own
 
-// No longer than needed where there are few addresses left.
+// Takes no more than needed if the address space is nearly full.
 Heap::Segment* Heap::add_segment(uint64_t bytes) {
   const uint64_t least = round_up(bytes, kUnit);
   for (const uint64_t length : {std::max(least, std::min(mapped_, kLongestSegment)), least}) {
@@ -223,7 +224,7 @@ void Heap::free(std::byte* data) {
   changed();
 }
 
-// ---- memory of the caller's
+// ---- the caller's memory
 
 void Heap::move_in(std::span<std::byte> pages, uint64_t offset) const {
   std::byte* const copy = map({offset, pages.size()});
@@ -256,7 +257,8 @@ void Heap::move_out(std::span<std::byte> pages) {
   }
 }
 
-// Memory that is adopted now is private, so what was adopted at its place before has been unmapped.
+// Memory that is adopted now was private, so an earlier adoption of the same addresses has been
+// unmapped.
 void Heap::forget_unmapped(std::span<const std::byte> pages) {
   for (auto& [number, old] : adopted_) {
     const bool overlaps = old.pages.data() < pages.data() + pages.size() &&
@@ -327,7 +329,7 @@ void Heap::release(uint64_t number) {
   free_.give_back(place);
 }
 
-// ---- room for others
+// ---- room for other uses
 
 std::optional<Extent> Heap::take_room(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -340,7 +342,7 @@ void Heap::give_room_back(const Extent& room) {
   free_.give_back(room);
 }
 
-// ---- what is where
+// ---- lookup
 
 void Heap::refresh(View& view) const {
   const std::lock_guard lock(mutex_);

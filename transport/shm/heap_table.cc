@@ -13,8 +13,8 @@ namespace tutti::shm {
 
 namespace {
 
-// With less room for each rank, regions are files of their own: a few hundred communicators must
-// not be too many, nor leave nothing to allocate.
+// With less room per rank, regions use files of their own: a few hundred communicators must fit,
+// and leave room for allocations.
 constexpr uint64_t kLeastForRegions = uint64_t{4} << 30;
 
 }  // namespace

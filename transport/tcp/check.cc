@@ -18,7 +18,7 @@ std::string way_to(const ByteStream& socket) {
 
 }  // namespace
 
-// A frame that is missing, comes twice or comes out of its turn has another number.
+// A missing, repeated or reordered frame has another number.
 uint64_t TcpTransport::hash_of(const Frame& frame, uint64_t number) {
   return integrity_hash(std::as_bytes(std::span(&frame, 1)).first(offsetof(Frame, hash)), number);
 }

@@ -15,7 +15,7 @@ namespace tutti {
 
 namespace {
 
-// The end itself counts as a byte.
+// The FIN counts as a byte.
 size_t not_arrived(const Fd& socket) {
   pollfd state{.fd = socket.get(), .events = 0, .revents = 0};
   if (::poll(&state, 1, 0) != 0) return 0;  // the reader has closed it, or it broke

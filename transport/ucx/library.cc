@@ -28,18 +28,18 @@ void find(void* handle, const char* name, Call& call) {
   if (call == nullptr) throw absent(cat("its library lacks ", name));
 }
 
-// Without one a rendezvous is but more messages to and fro, and takes up to twice the time.
+// Without such a card a rendezvous is only more messages, and takes up to twice the time.
 bool has_network_card_that_reads_memory() {
   std::error_code problem;
   const std::filesystem::directory_iterator cards("/sys/class/infiniband", problem);
   return !problem && cards != std::filesystem::directory_iterator();
 }
 
-// What UCX reads as it is loaded. It would catch the signals of crashes, and log what is told here
-// as an error of Tutti's. Over TCP it would put where it can send, which is slower, and ends only
-// with the help of a reader that may have gone on to other things. As it closes queue pairs it may
-// take two events of one card for the same queue pair, and ends the process (1.13, soft-RoCE);
-// without the events it needs no more than the card's own order.
+// Sets defaults that UCX reads when it is loaded. UCX would install handlers for crash signals, and
+// log failures that Tutti reports as its own errors. Over TCP it would use put instead of send,
+// which is slower, and completes only with the help of a reader that may be busy. When closing
+// queue pairs, UCX 1.13 may consume two events of one card for the same queue pair (soft-RoCE) and
+// abort the process; without these events it relies on the card's own order.
 void choose_defaults() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);

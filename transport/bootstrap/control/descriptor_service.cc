@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kLongestFetchPause{100};
 constexpr std::chrono::seconds kTimeToHearOfDeath{2};
 
-// One byte that carries the descriptor; true if it went.
+// Sends one byte with the descriptor; returns true if it was sent.
 bool send_descriptor(int socket, int fd) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
@@ -42,7 +42,7 @@ bool send_descriptor(int socket, int fd) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-// Nothing when the other side went away. Throws when this process can have no more descriptors.
+// Returns an empty Fd if the other side disconnected. Throws if this process is out of descriptors.
 Fd receive_descriptor(int socket) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
@@ -66,7 +66,7 @@ Fd receive_descriptor(int socket) {
   return Fd(fd);
 }
 
-// The owner's sockets close before the news of its death arrives: waits for that.
+// The owner's sockets close before the news of its death arrives, so this waits for the news.
 [[noreturn]] void throw_death_or(const Error& error, const DeathOfOwner& death) {
   const Deadline deadline = Deadline::after(kTimeToHearOfDeath);
   for (GrowingPause pause(kLongestFetchPause); !deadline.passed(); pause.sleep()) {
@@ -112,7 +112,7 @@ void DescriptorService::read(Request& request) {
     request.name = frame.get_text();
     return frame.ok() && frame.type() == FrameType::fetch && !request.name.empty();
   };
-  // An end means that whoever asked gave up.
+  // A closed connection means that the requester gave up.
   if (!request.link.receive(on_frame, kMaxFrameBytes)) request.done = true;
 }
 
@@ -157,7 +157,8 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
           death);
     }
     if (deadline.passed()) throw late();
-    std::this_thread::sleep_for(pause);  // its queue is full, or it had too many guests
+    // the owner's queue is full, or it serves its maximum of guests
+    std::this_thread::sleep_for(pause);
   }
   const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
   const bool asked =

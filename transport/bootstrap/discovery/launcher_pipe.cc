@@ -37,7 +37,7 @@ void LauncherPipe::read(const std::function<void(const RankEnd&)>& on_end) {
   const ssize_t got = ::read(fd_, block.data(), block.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) {
-    fd_ = -1;  // the launcher is gone; the links still tell
+    fd_ = -1;  // the launcher is gone; the links still report deaths
     return;
   }
   incoming_.append(block.data(), static_cast<size_t>(got));

@@ -15,8 +15,8 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// The little of PMIx's stable binary interface that is used (pmix_common.h of version 3 and newer):
-// so nothing need be installed for building.
+// The used part of PMIx's stable ABI (pmix_common.h of version 3 and newer), so that building needs
+// no PMIx.
 using Status = int;
 constexpr Status kSuccess = 0;
 constexpr uint8_t kGlobal = 3;
@@ -69,7 +69,7 @@ void find(void* handle, const char* name, Call& call) {
 }
 
 Library load() {
-  // What has started the ranks may tell its libraries' place in LD_LIBRARY_PATH.
+  // The launcher may put its libraries into LD_LIBRARY_PATH.
   void* const handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) throw unusable(::dlerror(), "it is not installed on this host");
   Library library;
@@ -101,8 +101,8 @@ Proc proc_of(const std::string& name, uint32_t rank) {
   return proc;
 }
 
-// One for the life of the process: PMIx counts its users, of whom MPI may be one, but does not
-// begin again after the last of them.
+// One client per process: PMIx counts its users, MPI possibly among them, but cannot be initialised
+// again after the last of them.
 class PmixClient {
  public:
   PmixClient() {
@@ -112,10 +112,11 @@ class PmixClient {
   }
   PmixClient(const PmixClient&) = delete;
   PmixClient& operator=(const PmixClient&) = delete;
-  // Without it the launcher takes the end for a crash. What is still asked for is answered with an
-  // error, or not at all.
+  // Without finalize, the launcher treats the exit as a crash. Pending requests fail or are
+  // dropped.
   ~PmixClient() {
-    if (::getpid() == pid_) library().finalize(nullptr, 0);  // in a child it is the parent's
+    // in a forked child the connection is the parent's
+    if (::getpid() == pid_) library().finalize(nullptr, 0);
   }
 
   const std::string& name() const { return name_; }
@@ -137,7 +138,7 @@ int next_pmix_generation() {
 
 }  // namespace
 
-// PMIx calls back on a thread of its own.
+// PMIx calls back on its own thread.
 struct PmixRendezvous::Answer {
   std::mutex mutex;
   bool there = false;
@@ -181,7 +182,8 @@ void PmixRendezvous::set(const std::string& key, const std::string& value) {
   require_success(library().commit(), "PMIx_Commit");
 }
 
-// The question stands until rank 0 has set something. Where that is not the key it is asked anew.
+// The request stays open until rank 0 has set a value. If that is not the key, the request is
+// repeated.
 std::optional<std::string> PmixRendezvous::get(const std::string& key) {
   std::shared_ptr<Answer>& answer = asked_[key];
   if (answer) {

@@ -63,7 +63,7 @@ Published::Published(std::shared_ptr<Rendezvous> rendezvous, std::string key,
 Published::~Published() {
   try {
     rendezvous_->remove(key_);
-  } catch (const std::exception& error) {  // what is left behind leads nowhere
+  } catch (const std::exception& error) {  // a stale entry is harmless
     log(LogLevel::warning, error.what());
   }
 }

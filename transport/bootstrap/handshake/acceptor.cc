@@ -24,12 +24,12 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
-constexpr int kMaxRanks = 1024;          // in the handshake at a time
-constexpr size_t kMoreDescriptors = 64;  // when there are too few, the limit grows by so many
-constexpr int kMostAtOnce = 64;          // accepted in one turn; the hellos of the others come next
+constexpr int kMaxRanks = 1024;          // concurrent handshakes
+constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
+constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
 constexpr size_t kMaxSaid = 256;
 
-// Descriptors go to processes of this user only.
+// Descriptors are passed to processes of this user only.
 bool same_user(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -74,7 +74,7 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
   }
 }
 
-// Beyond it the oldest goes.
+// Beyond this limit, the oldest is dropped.
 size_t Acceptor::most_guests() const {
   return kMaxStrangers + static_cast<size_t>(std::min(world_size_, kMaxRanks));
 }
@@ -115,7 +115,7 @@ void Acceptor::accept_some(int listener) {
     if (error == EMFILE && reserve_descriptors(kMoreDescriptors)) continue;
     const bool shortage = is_descriptor_shortage(error);
     if (!shortage && error != ENOBUFS && error != ENOMEM) return;
-    // Whoever comes stays in the listener's queue until there is room.
+    // New connections stay in the listener's queue until descriptors are available.
     const char* what = "for now this rank cannot accept connections";
     say_once("accept",
              (shortage ? descriptor_shortage(what, error) : system_error(what, error)).what());
@@ -139,12 +139,12 @@ void Acceptor::admit(Fd socket) {
   }
   set_no_delay(socket.get());
   set_keepalive(socket.get());
-  set_reuse(socket.get());  // an adopted listener may not have handed it down
+  set_reuse(socket.get());  // the launcher's listener may lack this option
   Guest guest;
   guest.from = is_unix ? "this host" : from.host();
   guest.challenge = make_challenge();
   guest.give_up = Clock::now() + time_to_finish();
-  // A fresh socket has room for it.
+  // A new socket's buffer has room for it.
   if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
       sizeof(Challenge)) {
     return;
@@ -183,7 +183,8 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   bool ignore = false;
   Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
   if (ignore) return;
-  // Nobody gets a proof who has not given one: it could be tried against guessed tokens at leisure.
+  // Send a proof only to a peer that has given one: it could be used to test guessed tokens
+  // offline.
   if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
     verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
   }
@@ -232,7 +233,7 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   "it would go on in the clear, although this job has a token; likely cause: it is "
                   "no rank of Tutti's");
   }
-  // It knows neither how many ranks there are nor which of them it asks.
+  // An observer knows neither the number of ranks nor the rank that it is connected to.
   const bool watches = hello.purpose == Purpose::watch;
   if (hello.size != world_size_ && !watches) {
     if (other_size_) other_size_(hello, guest.from);
@@ -248,8 +249,8 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
                       "; likely cause: somebody leads connections elsewhere"));
   }
-  // Whoever tries again learns whether there are two of that rank. One that goes on where a
-  // connection broke does not wait for an earlier try, whose network may be down.
+  // A repeated attempt reveals whether a second process claims that rank. A replacement connection
+  // does not wait for an earlier attempt, whose network may be down.
   ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
     return other.accepted && !other.done && other.hello.rank == hello.rank &&
            other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&

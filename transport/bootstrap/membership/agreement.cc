@@ -10,13 +10,13 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Between repetitions: at first, and at most.
+// First and longest interval between repetitions.
 constexpr std::chrono::milliseconds kFirstRetry{5};
 constexpr std::chrono::milliseconds kLongestRetry{200};
-// A member that has not heard of a decision keeps its communicator from the next one, so that of
-// each communicator one is enough.
+// A member that has not received a decision keeps its communicator from starting the next one, so
+// one decision per communicator is enough.
 constexpr size_t kMostKept = 4096;
-// After those that are left have turned out to be too few: for word that others have ended.
+// Grace period in a minority, for reports that absent members have ended.
 constexpr std::chrono::seconds kTimeToHearMembers{5};
 
 std::string to_bits(const std::vector<bool>& places) {
@@ -151,7 +151,7 @@ void Agreements::coordinate(AgreementId id, Agreement& agreement, int round, boo
   if (accepted) decide(id, agreement, Decision(*agreement.proposal));
 }
 
-// An earlier coordinator's proposal may have been decided: the latest is the one to go on with.
+// An earlier coordinator's proposal may have been decided: the latest one must be continued.
 void Agreements::propose(AgreementId id, Agreement& agreement, int round) {
   const Message* latest = nullptr;
   Decision fresh{.flags = ~uint64_t{0}, .living = std::vector<bool>(agreement.members.size())};
@@ -285,7 +285,7 @@ std::string Agreements::state() const {
   return text.finish();
 }
 
-// ---- who is there
+// ---- membership
 
 int Agreements::coordinator_of(const Agreement& agreement) const {
   const auto first = std::ranges::find_if(agreement.members,
@@ -306,7 +306,7 @@ Quorum Agreements::quorum_of(const Agreement& agreement) const {
       [this](int rank) { return channel_->has_ended(rank); });
 }
 
-// Without those that others cannot talk to.
+// Returns the members without those that others cannot reach for data.
 std::vector<bool> Agreements::separated(const Agreement& agreement,
                                         std::vector<bool> living) const {
   const std::vector<int>& members = agreement.members;

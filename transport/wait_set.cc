@@ -50,8 +50,8 @@ WaitSet::WaitSet(const std::string& name) : name_(name) {
   bell_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   Address address = address_of(name);
   if (!bell_ || ::bind(bell_.get(), address.get(), address.length) != 0) {
-    throw system_error("the socket by which others wake this rank", errno,
-                       {.cause = "too many open files (ulimit -n)"});
+    throw system_error("cannot create the socket by which peers wake this rank", errno,
+                       {.cause = "this process has reached its limit of open files (ulimit -n)"});
   }
 }
 

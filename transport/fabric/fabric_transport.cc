@@ -266,7 +266,7 @@ void FabricTransport::begin(Cell& cell, std::byte* destination) {
 bool FabricTransport::is_here(int peer, const Cell& cell) {
   const Coming coming = cell.coming.load(std::memory_order_acquire);
   if (coming == Coming::lost && !std::exchange(told_lost_[static_cast<size_t>(peer)][0], true)) {
-    lost_(peer, false, "a payload was lost on its way");
+    lost_(peer, false, "a payload was lost in transit");
   }
   return coming == Coming::here;
 }

@@ -120,8 +120,8 @@ void Provider::leave() {
     failed_ = true;
     log(LogLevel::warning,
         cat("rank ", unacknowledged_.begin()->second, " and ", unacknowledged_.size() - 1,
-            " more have not taken what was sent before this rank left the job; likely cause: a "
-            "rank is stuck, or makes fewer calls"));
+            " more have not received everything that this rank sent before it left the job; likely "
+            "cause: a rank is stuck, or executes fewer calls"));
     return;
   }
 }

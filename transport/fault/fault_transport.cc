@@ -38,13 +38,13 @@ Fault parse_fault(std::string_view text) {
     return fault;
   }
   throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
-              {.remedy = "write kill, stall, truncate, swap or abort, a rank and a message, as in "
-                         "kill:1:5, or delay and milliseconds as well, as in delay:1:5:100"});
+              {.remedy = "write kill, stall, truncate, swap or abort with a rank and a message "
+                         "(kill:1:5), or delay with milliseconds as well (delay:1:5:100)"});
 }
 
 // Reports the fault, so that tests know that it was triggered.
 void tell(const Fault& fault) {
-  log(LogLevel::warning, cat("the fault ", to_text(fault), " of TUTTI_FAULT strikes"));
+  log(LogLevel::warning, cat("injecting the fault ", to_text(fault), " of TUTTI_FAULT"));
 }
 
 }  // namespace

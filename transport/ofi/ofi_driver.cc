@@ -33,15 +33,15 @@ OfiDriver::OfiDriver(const Near& near, const std::string& provider)
   const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
   if (fabric_.info->ep_attr->max_msg_size < most) {
     throw Error(ErrorCode::unsupported,
-                cat("libfabric's provider ", fabric_.provider(), " carries messages of at most ",
-                    fabric_.info->ep_attr->max_msg_size, " bytes; ", most, " are needed"),
+                cat("libfabric's provider ", fabric_.provider(), " supports messages of at most ",
+                    fabric_.info->ep_attr->max_msg_size, " bytes, but ", most, " are required"),
                 {.remedy = "name another provider in FI_PROVIDER"});
   }
   make_buffers();
   if (local_ && !block_registrations_.front()) {
     throw Error(ErrorCode::system, "libfabric cannot register memory for the network card",
                 {.cause = "the limit of locked memory is too small",
-                 .remedy = "raise it (ulimit -l unlimited, or memlock in limits.conf)"});
+                 .remedy = "raise the limit (ulimit -l unlimited, or memlock in limits.conf)"});
   }
   for (size_t i = 0; i < kPosted; ++i) post_receive(take_buffer());
 }
@@ -71,12 +71,12 @@ fi_addr_t OfiDriver::address_of(int rank) {
     events().broke(rank, "that rank is gone");
   } else if (!address.starts_with(own)) {
     events().broke(rank, cat("that rank uses the provider ", address.data(), ", this one ",
-                             fabric_.provider(), "; name one that both have in FI_PROVIDER"));
+                             fabric_.provider(), "; set FI_PROVIDER to a common one"));
   } else {
     const std::string name(address.substr(own.size()));
     if (::fi_av_insert(fabric_.addresses.get(), name.data(), 1, &peer, 0, nullptr) != 1) {
       peer = FI_ADDR_NOTAVAIL;
-      events().broke(rank, "its address is not accepted (fi_av_insert)");
+      events().broke(rank, "libfabric rejects its address (fi_av_insert)");
     }
   }
   peers_[rank] = peer;
@@ -151,7 +151,7 @@ ssize_t OfiDriver::try_to_begin(Operation& operation) {
 void OfiDriver::begin(Operation& operation) {
   const bool is_receive = operation.what == Operation::What::receive;
   if (!is_receive && address_of(operation.rank) == FI_ADDR_NOTAVAIL) {
-    return failed(operation, "no way to that rank");
+    return failed(operation, "that rank is unreachable");
   }
   const ssize_t result = try_to_begin(operation);
   if (result == -FI_EAGAIN || (is_receive && result != 0)) {
@@ -287,7 +287,7 @@ void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
   read.coming = &coming;
   coming.store(Coming::under_way, std::memory_order_relaxed);
   if (closed_ || read.rank < 0 || read.rank >= ranks_.count) {
-    return failed(read, "nothing can be read from that rank");
+    return failed(read, "that rank's memory cannot be read");
   }
   read.descriptor = nullptr;
   if (local_) {

@@ -56,8 +56,8 @@ void Endpoint::join_fabric() {
     log(LogLevel::warning,
         cat(control_->describe(without), " has no fabric, or another one than rank 0 (", with,
             " of ", control_->size(),
-            " ranks have one), so that TCP is taken between hosts; `tutti info` tells why on each "
-            "host, and `tutti tune --hosts` may have been run on some hosts only"));
+            " ranks have one), so TCP is used between hosts; run `tutti info` on each host for the "
+            "reason; `tutti tune --hosts` may have been run on some hosts only"));
   }
   if (!uses_fabric_) return;
   const size_t prefix = prefix_of(fabric_name_).size();

@@ -110,9 +110,9 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured) {
   if (fabric == "tcp" || job.size == 1) return {};
   if (job.encrypts_data && fabric != "auto") {
-    throw Error(ErrorCode::unsupported, cat("nothing is encrypted over ", fabric),
-                {.cause = "TUTTI_ENCRYPT=on, and TUTTI_TRANSPORT names a fabric",
-                 .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or do without TUTTI_ENCRYPT"});
+    throw Error(ErrorCode::unsupported, cat(fabric, " does not support encryption"),
+                {.cause = "TUTTI_ENCRYPT=on is combined with a TUTTI_TRANSPORT that names a fabric",
+                 .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or unset TUTTI_ENCRYPT"});
   }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
   if (job.local_size == job.size || job.encrypts_data) return {};  // no rank is on another host
@@ -126,10 +126,10 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
   }
   if (!problems.empty()) {
     log(LogLevel::warning, cat("rank ", job.rank,
-                               measured ? " cannot open the fabric that was measured to be quicker"
-                                        : " has a network card that reads memory, but no library "
+                               measured ? " cannot open the fabric that measured faster"
+                                        : " has an RDMA network card, but no library "
                                           "for it",
-                               ", so that TCP is taken between hosts: ", problems));
+                               ", so TCP is used between hosts: ", problems));
   }
   return {};
 }

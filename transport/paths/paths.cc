@@ -79,8 +79,8 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
   const Transports wanted = parse_transports(settings().get_string("TUTTI_TRANSPORT"));
   if (wanted.only_shm && hosts.size() > 1) {
     throw Error(ErrorCode::unsupported,
-                cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(),
-                    " hosts, or of several users or containers, which share no memory"),
+                cat("TUTTI_TRANSPORT=shm, but the ranks do not share memory: they run on ",
+                    hosts.size(), " hosts, or under several users or containers"),
                 {.remedy = "set TUTTI_TRANSPORT to auto, or to shm+tcp, shm+ucx or shm+ofi"});
   }
   size_t largest = 1;
@@ -191,9 +191,9 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
     if (!deadline.passed()) continue;
     throw Error(
         gone ? ErrorCode::connection_lost : ErrorCode::timeout,
-        cat(control.describe(owner), gone ? " has left the job before it made" : " did not make",
+        cat(control.describe(owner), gone ? " left the job before it created" : " did not create",
             " the shared memory of a new communicator", gone ? "" : " in time"),
-        {.cause = "that rank is stuck, slow, or makes other calls"});
+        {.cause = "that rank is stuck, slow, or executes other calls"});
   }
 }
 
@@ -246,11 +246,11 @@ void Paths::wait_for_host() {
       const int first = members_[local_[missing.front()]];
       const std::string more =
           missing.size() == 1 ? "" : cat(" and ", missing.size() - 1, " more of this host");
-      throw Error(
-          ErrorCode::timeout,
-          cat(endpoint_.control().describe(first), more,
-              " did not attach to the shared memory of a new communicator"),
-          {.cause = "it is stopped or stuck, or does not take part in making it", .rank = first});
+      throw Error(ErrorCode::timeout,
+                  cat(endpoint_.control().describe(first), more,
+                      " did not attach to the shared memory of a new communicator"),
+                  {.cause = "that rank is stopped or stuck, or does not create this communicator",
+                   .rank = first});
     }
     pause.sleep();
   }
@@ -352,7 +352,7 @@ int tcp_streams(int rails) {
   if (streams == 0) return std::min(rails, shm::kMaxLanes);
   if (streams >= 1 && streams <= shm::kMaxLanes) return static_cast<int>(streams);
   throw Error(ErrorCode::invalid_argument,
-              cat("TUTTI_TCP_STREAMS=", streams, " is not in 0 to ", shm::kMaxLanes));
+              cat("TUTTI_TCP_STREAMS=", streams, " is not in the range 0 to ", shm::kMaxLanes));
 }
 
 Limits agreed_limits(int ranks, int largest_local, bool any_shm, std::optional<PathClass> far,

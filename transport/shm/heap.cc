@@ -230,15 +230,15 @@ void Heap::move_in(std::span<std::byte> pages, uint64_t offset) const {
   std::byte* const copy = map({offset, pages.size()});
   const int error = errno;
   if (copy == nullptr) {
-    throw system_error(cat("mapping ", pages.size(), " bytes of a registered buffer"), error,
-                       {.cause = "a limit on address space (ulimit -v)"});
+    throw system_error(cat("cannot map ", pages.size(), " bytes of a registered buffer"), error,
+                       {.cause = "the address space is limited (ulimit -v)"});
   }
   std::memcpy(copy, pages.data(), pages.size());
   if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
       MAP_FAILED) {
     const int why = errno;
     ::munmap(copy, pages.size());
-    throw system_error("putting a registered buffer in its place", why);
+    throw system_error("cannot replace the pages of a registered buffer", why);
   }
 }
 
@@ -246,14 +246,14 @@ void Heap::move_out(std::span<std::byte> pages) {
   void* const copy =
       ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) {
-    throw system_error("memory for a buffer that is not shared any more", errno);
+    throw system_error("cannot allocate private memory for a deregistered buffer", errno);
   }
   std::memcpy(copy, pages.data(), pages.size());
   if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
       MAP_FAILED) {
     const int error = errno;
     ::munmap(copy, pages.size());
-    throw system_error("moving a registered buffer back", error);
+    throw system_error("cannot restore the pages of a registered buffer", error);
   }
 }
 
@@ -271,24 +271,22 @@ uint64_t Heap::adopt(std::span<std::byte> range) {
   const std::span<std::byte> pages = whole_pages(range);
   if (pages.empty()) return 0;
   if (!is_plain_memory(pages)) {
-    throw Error(
-        ErrorCode::invalid_argument, "the buffer cannot be registered",
-        {.cause = "it is not plain private memory: a file, a stack, shared already, locked, "
-                  "or not there",
-         .remedy = "take memory from malloc() or new, or from the communicator; lock or pin "
-                   "it after it is registered"});
+    throw Error(ErrorCode::invalid_argument, "the buffer cannot be registered",
+                {.cause = "it is not plain private memory: it is a file, a stack, already shared, "
+                          "locked, or not mapped",
+                 .remedy = "use memory from malloc() or new, or from the communicator; lock or pin "
+                           "it after the registration"});
   }
   if (!mine()) {
-    throw Error(ErrorCode::unsupported, "the communicator was made before fork()",
+    throw Error(ErrorCode::unsupported, "the communicator was created before fork()",
                 {.remedy = "register buffers in the parent only, or exec() a new program"});
   }
   const std::lock_guard lock(mutex_);
   const std::optional<Extent> place = free_.take(round_up(pages.size(), kUnit));
   if (!place) {
     throw Error(ErrorCode::system, cat("no room to register ", pages.size(), " bytes"),
-                {.cause = cat("a rank can share ", free_.all().bytes,
-                              " bytes; a limit on file "
-                              "sizes (ulimit -f) makes that less")});
+                {.cause = cat("a rank can share at most ", free_.all().bytes,
+                              " bytes; a limit on file sizes (ulimit -f) reduces that")});
   }
   size_t moved = 0;
   try {

@@ -92,7 +92,7 @@ Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
   Fd memory(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) {
     throw system_error("memfd_create of the shared memory", errno,
-                       {.remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
+                       {.remedy = "set TUTTI_TRANSPORT=tcp to run without shared memory"});
   }
   const auto resize = [&](uint64_t bytes) {
     if (!exceeds_file_limit(bytes))
@@ -114,8 +114,8 @@ std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry, 
   struct stat status {};
   if (::fstat(memory.get(), &status) != 0) throw system_error("fstat of the shared memory", errno);
   if (static_cast<uint64_t>(status.st_size) < offset + bytes) {
-    throw Error(ErrorCode::internal,
-                cat("the shared memory has ", status.st_size, " bytes, not ", offset + bytes));
+    throw Error(ErrorCode::internal, cat("the shared memory has ", status.st_size,
+                                         " bytes instead of ", offset + bytes));
   }
   static std::mutex mutex;
   static std::map<std::tuple<dev_t, ino_t, uint64_t>, std::weak_ptr<Region>> mapped;
@@ -127,7 +127,7 @@ std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry, 
                       static_cast<off_t>(offset));
   if (base == MAP_FAILED) {
     throw system_error(cat("mmap of ", bytes, " bytes of shared memory"), errno,
-                       {.cause = "a limit on address space (ulimit -v)"});
+                       {.cause = "the address space is limited (ulimit -v)"});
   }
   std::erase_if(mapped, [](const auto& entry) { return entry.second.expired(); });
   auto region = std::make_shared<Region>(base, bytes);

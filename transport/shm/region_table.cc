@@ -43,7 +43,7 @@ RegionTable::Directory* RegionTable::directory_of(int rank) {
   if (base == MAP_FAILED) {
     directories_.erase(rank);
     throw system_error("mmap of the directory of shared memory", errno,
-                       {.cause = "a limit on address space (ulimit -v)"});
+                       {.cause = "the address space is limited (ulimit -v)"});
   }
   return known = static_cast<Directory*>(base);
 }
@@ -68,7 +68,8 @@ std::shared_ptr<Region> RegionTable::create(uint64_t id, const Geometry& geometr
     return region;
   }
   throw Error(ErrorCode::system, "no room for the shared memory of another communicator",
-              {.cause = "too many are being made at once, or a limit on file sizes (ulimit -f)"});
+              {.cause = "too many communicators are being created at once, or file sizes are "
+                        "limited (ulimit -f)"});
 }
 
 void RegionTable::withdraw(uint64_t id) {

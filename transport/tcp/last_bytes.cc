@@ -53,8 +53,8 @@ void LastBytes::wait() {
     if (silence.passed()) {
       log(LogLevel::warning,
           cat(left,
-              " bytes that were sent before this rank left the job have not arrived; likely "
-              "cause: a rank is stuck, or makes fewer calls"));
+              " bytes sent before this rank left the job have not arrived; likely "
+              "cause: a rank is stuck, or executes fewer calls"));
       return;
     }
     pause.sleep();

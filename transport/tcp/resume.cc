@@ -112,9 +112,9 @@ bool TcpTransport::hear_position(size_t index) {
   const ssize_t got = connection.socket.receive(rest.data(), rest.size());
   if (got <= 0) {
     if (got == 0) {
-      mark_broken(index, "the other side has closed it");
+      mark_broken(index, "the other side closed the connection");
     } else if (errno == EBADMSG) {
-      mark_corrupted(index, "a record of TLS is damaged or forged");
+      mark_corrupted(index, "a TLS record is damaged or forged");
     } else if (errno != EAGAIN && errno != EINTR) {
       broke(index, cat("receiving failed: ", std::strerror(errno)), is_silence(errno));
     }
@@ -126,7 +126,7 @@ bool TcpTransport::hear_position(size_t index) {
   std::memcpy(&position, connection.position.data(), sizeof(position));
   if (!check_position(index, position)) return false;
   if (!connection.unconfirmed->rewind(position.bytes)) {
-    mark_broken(index, "bytes got lost that had been confirmed, so that it cannot be resumed");
+    mark_broken(index, "confirmed bytes were lost, so the connection cannot be resumed");
     return false;
   }
   bytes_moved_ = true;
@@ -148,7 +148,7 @@ void TcpTransport::look_at_links() {
 void TcpTransport::look_at(size_t index, int64_t now) {
   Out& connection = out_[index];
   if (connection.resumes && gone(peer_of(index))) {
-    return mark_broken(index, "nobody is there to resume it");
+    return mark_broken(index, "the peer is gone, so the connection is not resumed");
   }
   if (!connection.socket) return;
   const std::string outage =
@@ -162,7 +162,7 @@ void TcpTransport::look_at(size_t index, int64_t now) {
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(state.fd, SOL_SOCKET, SO_ERROR, &error, &length);
-  broke(index, cat("it has ended: ", std::strerror(error != 0 ? error : ECONNRESET)),
+  broke(index, cat("the connection ended: ", std::strerror(error != 0 ? error : ECONNRESET)),
         is_silence(error));
 }
 

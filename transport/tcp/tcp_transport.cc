@@ -270,12 +270,12 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
   if (received == 0) {
     ready_set_.forget(connection.socket.get(), connection.ready);
     if (connection.has_frame || connection.begin != connection.end) {
-      broke(connection, peer, "it ended in the middle of a message");
+      broke(connection, peer, "the connection ended within a message");
     } else {
       connection.ended = true;
     }
   } else if (errno == EBADMSG) {
-    mark_corrupted(connection, peer, "a record of TLS is damaged or forged");
+    mark_corrupted(connection, peer, "a TLS record is damaged or forged");
   } else if (errno != EAGAIN && errno != EINTR) {
     broke(connection, peer, cat("receiving failed: ", std::strerror(errno)));
   }

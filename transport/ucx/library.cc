@@ -15,17 +15,17 @@ namespace tutti::ucx {
 namespace {
 
 Error absent(const std::string& what) {
-  return Error(ErrorCode::unsupported, "UCX cannot be used: " + what,
-               {.cause = "it is not installed, or is older than 1.13",
-                .remedy = "install UCX (Debian and Ubuntu: apt-get install libucx0), or give the "
-                          "folder of the cluster's own in LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto "
-                          "does without"});
+  return Error(ErrorCode::unsupported, "UCX is unusable: " + what,
+               {.cause = "UCX is not installed, or is older than 1.13",
+                .remedy = "install UCX (Debian and Ubuntu: apt-get install libucx0), or add the "
+                          "directory of the cluster's own to LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto "
+                          "runs without it"});
 }
 
 template <typename Call>
 void find(void* handle, const char* name, Call& call) {
   call = reinterpret_cast<Call>(::dlsym(handle, name));
-  if (call == nullptr) throw absent(cat("its library lacks ", name));
+  if (call == nullptr) throw absent(cat("the library lacks ", name));
 }
 
 // Without such a card a rendezvous is only more messages, and takes up to twice the time.
@@ -71,8 +71,8 @@ const Library& library() {
 void require_ok(ucs_status_t status, const char* call) {
   if (status == UCS_OK) return;
   throw Error(ErrorCode::system, cat("UCX: ", call, ": ", library().status_string(status)),
-              {.cause = "UCX finds no device that it may use, or a UCX_ variable excludes it",
-               .remedy = "see `tutti info`; UCX_LOG_LEVEL=info makes UCX say more"});
+              {.cause = "UCX finds no usable device, or a UCX_ variable excludes it",
+               .remedy = "run `tutti info`; UCX_LOG_LEVEL=info makes UCX report more"});
 }
 
 }  // namespace tutti::ucx

@@ -157,7 +157,7 @@ TEST(Disagreement, AboutTheSizeOfTheWorldEndsAllRanks) {
     EXPECT_TRUE(outcome.soon);
   }
   const Outcome outcome = two.get();
-  EXPECT_THAT(outcome.text, HasSubstr("this rank says the world has 3 ranks"));
+  EXPECT_THAT(outcome.text, HasSubstr("this rank expects a world of 3 ranks"));
   EXPECT_TRUE(outcome.soon);
 }
 

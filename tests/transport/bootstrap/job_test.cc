@@ -130,7 +130,7 @@ TEST_F(JobTest, AnAddressSparesTheLaunchersStore) {
   set("PMI_RANK", "1");
   set("PMI_SIZE", "2");
   set("PMI_FD", "99999");
-  EXPECT_THAT(failure(), AllOf(HasSubstr("PMI (PMI_FD) cannot be used"), HasSubstr("MASTER_ADDR")));
+  EXPECT_THAT(failure(), AllOf(HasSubstr("PMI (PMI_FD) is unusable"), HasSubstr("MASTER_ADDR")));
   set("MASTER_ADDR", "10.0.0.1");
   EXPECT_THAT(failure(), HasSubstr("MASTER_ADDR is set, but MASTER_PORT is not"));
   set("MASTER_PORT", "1234");

@@ -145,7 +145,7 @@ Error ClientTable::explain_deaths(const std::function<bool(const Death&)>& settl
   }
   return Error(
       ErrorCode::rank_died, text,
-      {.remedy = several ? "look at the output of those ranks" : "look at the output of that rank",
+      {.remedy = several ? "check the output of those ranks" : "check the output of that rank",
        .rank = first->rank});
 }
 

@@ -81,7 +81,7 @@ void ControlService::on_unreachable(int child, const Error& error) {
   links_[child].close();
   if (left_[child]) return relink();
   const bool gone = error.code() == ErrorCode::connection_lost;
-  on_break(child, cat(gone ? "vanished: " : "cannot be reached: ", error.what()));
+  on_break(child, cat(gone ? "vanished: " : "is unreachable: ", error.what()));
 }
 
 // Ranks below a child that died before forwarding the table wait for it, and no other rank tells

@@ -133,8 +133,8 @@ void ControlService::settle_dispute_later(int accused, int teller) {
       if (has_died(rank) || left_[rank] || ends_.contains(rank)) return;
     }
     if (!is_linked(accused) || !is_linked(teller)) return settle_dispute_later(accused, teller);
-    record_death({teller, cat(describe(teller), " is given up: it cannot reach ", describe(accused),
-                              ", which ", describe(tree_.rank), " does reach")},
+    record_death({teller, cat(describe(teller), " is excluded from the job: it cannot reach ",
+                              describe(accused), ", which ", describe(tree_.rank), " can reach")},
                  -1);
   });
 }

@@ -73,10 +73,9 @@ void ControlService::wait_until_linked() {
   if (!told) {
     throw Error(ErrorCode::bootstrap,
                 cat("not all ranks below ", describe(rank()),
-                    " in the tree of the control channel "
-                    "took its connection within ",
+                    " in the tree of the control channel accepted its connection within ",
                     std::chrono::duration<double>(init_timeout_).count(), " s"),
-                {.cause = "they are stopped, or a firewall blocks the connection",
+                {.cause = "those ranks are stopped, or a firewall blocks the connection",
                  .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
                            "network that connects them"});
   }
@@ -101,7 +100,7 @@ void ControlService::require_own_process() const {
   throw Error(ErrorCode::unsupported,
               cat("rank ", rank(), "'s communicators belong to process ", pid_, ", not to ",
                   current_process()),
-              {.cause = "this process was made by fork() after the rank had joined the job",
+              {.cause = "this process was forked after the rank had joined the job",
                .remedy = "call Tutti in the parent, or fork before init"});
 }
 

@@ -282,10 +282,10 @@ void ControlService::on_link_end(int neighbour) {
   link.close();
   if (left_[neighbour]) return relink();
   const std::string how =
-      is_silence(error) ? cat("cannot be reached any more (", explain_close(error), "): host ",
-                              peer(neighbour).host, " is down, or the network to it is; it has ",
-                              ranks_beside(neighbour))
-                        : cat("vanished: its connection broke (", explain_close(error), ")");
+      is_silence(error)
+          ? cat("is no longer reachable (", explain_close(error), "): host ", peer(neighbour).host,
+                " is down, or the network to it is; it has ", ranks_beside(neighbour))
+          : cat("vanished: its connection broke (", explain_close(error), ")");
   if (!renew(neighbour, how)) on_break(neighbour, how);
 }
 

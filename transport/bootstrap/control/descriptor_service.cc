@@ -54,9 +54,8 @@ Fd receive_descriptor(int socket) {
   message.msg_controllen = control.size();
   if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) return {};
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    throw Error(ErrorCode::system,
-                "the kernel could not give this process a descriptor it was sent",
-                {.cause = "this process has as many open files as it may have",
+    throw Error(ErrorCode::system, "the kernel could not deliver a descriptor to this process",
+                {.cause = "this process has reached its limit of open files",
                  .remedy = "raise the limit of open files (ulimit -n)"});
   }
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -129,7 +128,7 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
                     const Deadline& deadline) {
   const auto late = [&] {
     return Error(ErrorCode::timeout, cat(whom, " did not offer '", name, "' in time"),
-                 {.cause = "that rank is stuck, slow, or makes other calls"});
+                 {.cause = "that rank is stuck, slow, or executes other calls"});
   };
   ByteStream stream;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestFetchPause)) {
@@ -151,26 +150,26 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
       throw_death_or(
           Error(ErrorCode::connection_lost,
                 cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
-                {.cause = "that rank has ended, or the system keeps the two apart (a security "
-                          "module, a sandbox)",
-                 .remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"}),
+                .cause = "that rank has ended, or a security module or sandbox separates the two processes",
+                 .remedy = "set TUTTI_TRANSPORT=tcp to run without shared memory"
+    }),
           death);
-    }
-    if (deadline.passed()) throw late();
-    // the owner's queue is full, or it serves its maximum of guests
-    std::this_thread::sleep_for(pause);
   }
-  const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
-  const bool asked =
-      write_exactly(stream, std::as_bytes(std::span(request)), deadline) == Transfer::complete;
-  if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
-  Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
-  if (!descriptor) {
-    throw_death_or(Error(ErrorCode::connection_lost,
-                         cat(whom, " ended before it gave '", name, "' to ", "rank ", hello.rank)),
-                   death);
-  }
-  return descriptor;
+  if (deadline.passed()) throw late();
+  // the owner's queue is full, or it serves its maximum of guests
+  std::this_thread::sleep_for(pause);
+}
+const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
+const bool asked =
+    write_exactly(stream, std::as_bytes(std::span(request)), deadline) == Transfer::complete;
+if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
+Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
+if (!descriptor) {
+  throw_death_or(Error(ErrorCode::connection_lost,
+                       cat(whom, " ended before it passed '", name, "' to ", "rank ", hello.rank)),
+                 death);
+}
+return descriptor;
 }
 
 }  // namespace tutti::bootstrap

@@ -62,9 +62,9 @@ class Gathering {
     }
     if (job.token.empty()) {
       log(LogLevel::warning,
-          cat("this job has no token: harmless where everybody who reaches ", address.text(),
-              " may be trusted; else set TUTTI_TOKEN, or TUTTI_TOKEN_FILE, to "
-              "one secret on all ranks"));
+          cat("this job has no token, so every process that reaches ", address.text(),
+              " can join it; if that is a risk, set TUTTI_TOKEN or TUTTI_TOKEN_FILE to one secret "
+              "on all ranks"));
     }
     self_ = describe_self();
     self_.address = address.is_wildcard() ? job.master_address : address.host();
@@ -163,15 +163,15 @@ class Gathering {
   // Whichever side is right, the job cannot start: ranks would be missing, or too many.
   void on_other_size(const Hello& hello, const std::string& from) {
     if (failure_ || hello.purpose != Purpose::bootstrap) return;
-    failure_ = Error(
-        ErrorCode::bootstrap,
-        cat("the ranks disagree about the size of the world: rank ", hello.rank, " (at ", from,
-            ") was started with WORLD_SIZE ", hello.size, ", ", describe(0, self_), " with ",
-            job_.size),
-        {.cause = "they were started with different numbers, or belong to different jobs that "
-                  "use the same address",
-         .remedy = "start all ranks with the same WORLD_SIZE, and every job with its own "
-                   "MASTER_PORT and TUTTI_TOKEN"});
+    failure_ =
+        Error(ErrorCode::bootstrap,
+              cat("the ranks disagree about the world size: rank ", hello.rank, " (at ", from,
+                  ") was started with WORLD_SIZE ", hello.size, ", ", describe(0, self_), " with ",
+                  job_.size),
+              {.cause = "the ranks were started with different sizes, or belong to different jobs "
+                        "that use the same address",
+               .remedy = "start all ranks with the same WORLD_SIZE, and give every job its own "
+                         "MASTER_PORT and TUTTI_TOKEN"});
   }
 
   void read(int rank) {
@@ -230,7 +230,7 @@ class Gathering {
     throw Error(ErrorCode::rank_died,
                 cat(who, " vanished before all ranks had found each other: its connection broke (",
                     how, ")"),
-                {.remedy = "look at the output of that rank", .rank = rank});
+                {.remedy = "check the output of that rank", .rank = rank});
   }
 
   std::vector<int> missing() const {
@@ -252,16 +252,17 @@ class Gathering {
     if (twice_.empty()) return {};
     const std::vector<int> ranks(twice_.begin(), twice_.end());
     return cat("; of ", ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks),
-               " there was more than one");
+               " more than one process was started");
   }
 
   [[noreturn]] void throw_missing() const {
-    throw Error(ErrorCode::bootstrap,
-                cat(missing_text(), " did not arrive within ",
-                    std::chrono::duration<double>(job_.init_timeout).count(), " s at rank 0, ",
-                    endpoint_text(self_.address, self_.port), twice_text()),
-                {.cause = "they were not started, ended early, or cannot reach that address",
-                 .remedy = "look at their output; TUTTI_INIT_TIMEOUT gives them more time"});
+    throw Error(
+        ErrorCode::bootstrap,
+        cat(missing_text(), " did not arrive within ",
+            std::chrono::duration<double>(job_.init_timeout).count(), " s at rank 0, ",
+            endpoint_text(self_.address, self_.port), twice_text()),
+        {.cause = "those ranks were not started, exited early, or cannot reach that address",
+         .remedy = "check their output; raise TUTTI_INIT_TIMEOUT if they need more time"});
   }
 
   void check_settings() const {

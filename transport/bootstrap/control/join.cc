@@ -54,9 +54,9 @@ Fd open_listener(const Job& job, int bootstrap_socket) {
 }
 
 Error not_told(const std::string& by) {
-  return Error(ErrorCode::bootstrap, by + " did not tell who is in the job in time",
+  return Error(ErrorCode::bootstrap, by + " did not send the table of ranks in time",
                {.cause = "other ranks are missing, or rank 0 is stopped",
-                .remedy = "look at the output of rank 0"});
+                .remedy = "check the output of rank 0"});
 }
 
 [[noreturn]] void throw_failure(std::string_view body) {
@@ -83,7 +83,7 @@ std::string receive_hello(ByteStream& socket, const Job& job, const std::string&
                     " vanished before all ranks had found each other: its connection "
                     "broke (",
                     explain_close(error), ")"),
-                {.remedy = "look at the output of rank 0"});
+                {.remedy = "check the output of rank 0"});
   }
   stats.received.add(sizeof(uint32_t) + body.size());
   if (FrameReader(body).type() == FrameType::failure) throw_failure(body);
@@ -97,7 +97,7 @@ Nonce get_identity(FrameReader& frame) {
 }
 
 Error no_sense() {
-  return Error(ErrorCode::bootstrap, "rank 0 sent a table of ranks that makes no sense",
+  return Error(ErrorCode::bootstrap, "rank 0 sent a malformed table of ranks",
                {.cause = "the ranks run different builds of Tutti"});
 }
 

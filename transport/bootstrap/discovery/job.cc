@@ -52,12 +52,12 @@ void require_long(std::string_view token) {
     return;
   }
   throw Error(ErrorCode::bootstrap,
-              cat("the token has ", token.size(), " characters, which can hold ", most_bits(token),
-                  " bits at most; it must have ", kFewestTokenBits),
-              {.cause = "whoever sees one handshake can guess a token that is short",
-               .remedy = "make one by `openssl rand -hex 16`, or let `tutti run` make it: it does "
-                         "where TUTTI_TOKEN and TUTTI_TOKEN_FILE are not set. "
-                         "TUTTI_ALLOW_SHORT_TOKEN=1 takes this one"});
+              cat("the token's ", token.size(), " characters can hold at most ", most_bits(token),
+                  " bits; at least ", kFewestTokenBits, " are required"),
+              {.cause = "an observer of one handshake can guess a short token",
+               .remedy = "create a token by `openssl rand -hex 16`, or let `tutti run` create one "
+                         "(it does unless TUTTI_TOKEN or TUTTI_TOKEN_FILE is set); "
+                         "TUTTI_ALLOW_SHORT_TOKEN=1 accepts a short one"});
 }
 
 std::string rendezvous_from_settings() {
@@ -218,14 +218,14 @@ std::string token_in_file(const std::string& path) {
     throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"),
                  "name a file of mode 0600 that holds the job's secret, or set TUTTI_TOKEN");
   }
-  if (!S_ISREG(status.st_mode)) throw refuse("it is no regular file", "name a file");
+  if (!S_ISREG(status.st_mode)) throw refuse("it is not a regular file", "name a regular file");
   const unsigned mode = status.st_mode & 07777;
   if (mode != 0600) {
     std::string octal = "0000";
     for (unsigned i = 0, rest = mode; i < 4; ++i, rest >>= 3) octal[3 - i] = "01234567"[rest & 7];
-    throw Error(ErrorCode::bootstrap,
-                cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
-                {.cause = "others could read the job's secret", .remedy = cat("chmod 600 ", path)});
+    throw Error(
+        ErrorCode::bootstrap, cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
+        {.cause = "other users could read the job's secret", .remedy = cat("chmod 600 ", path)});
   }
   std::string token(kLongestToken + 1, '\0');
   const ssize_t got = ::read(file.get(), token.data(), token.size());
@@ -233,12 +233,12 @@ std::string token_in_file(const std::string& path) {
   token.resize(static_cast<size_t>(got));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   const std::string write_one =
-      cat("write a secret of one line into it, as by `openssl rand -hex "
+      cat("write a one-line secret into it, for example by `openssl rand -hex "
           "16 > ",
           path, "`");
-  if (token.empty()) throw refuse("it holds no token", write_one);
+  if (token.empty()) throw refuse("it is empty", write_one);
   if (token.size() > kLongestToken || token.find('\0') != std::string::npos) {
-    throw refuse(cat("it holds more than ", kLongestToken, " bytes, or a byte of value 0"),
+    throw refuse(cat("it has more than ", kLongestToken, " bytes, or a byte of value 0"),
                  write_one);
   }
   return token;
@@ -280,10 +280,11 @@ Job job_from_environment(const KnownJob& known) {
   if (job.size > 1) find_place(known, found, job);
   job.encrypts_data = all.get_string("TUTTI_ENCRYPT") == "on";
   if (job.encrypts_data && job.size > 1 && job.token.empty() && !job.token_by_rendezvous) {
-    throw Error(ErrorCode::bootstrap, "TUTTI_ENCRYPT=on needs a token, and there is none",
-                {.cause = "the keys are derived from it",
-                 .remedy = "set TUTTI_TOKEN to the same secret on all ranks, as of `openssl rand "
-                           "-hex 16`, or start them by `tutti run`, which makes one"});
+    throw Error(
+        ErrorCode::bootstrap, "TUTTI_ENCRYPT=on requires a token, but none is set",
+        {.cause = "the encryption keys are derived from the token",
+         .remedy = "set TUTTI_TOKEN to the same secret on all ranks (for example from `openssl "
+                   "rand -hex 16`), or start them by `tutti run`, which creates one"});
   }
   return job;
 }

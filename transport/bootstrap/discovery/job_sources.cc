@@ -140,13 +140,13 @@ std::optional<int> slurm_local_size(const Environment& environment) {
 void require_whole_step(const Environment& environment) {
   const std::optional<int> task = optional_number(environment, "SLURM_PROCID");
   if (task.value_or(0) == 0) return;
-  throw Error(ErrorCode::bootstrap,
-              cat("SLURM_PROCID=", *task, " says that this is one of several tasks, but ",
-                  environment("SLURM_STEP_ID") ? "SLURM_STEP_NUM_TASKS" : "SLURM_STEP_ID",
-                  " is not set, which says of which step"),
-              {.cause = "something between srun and this program keeps back Slurm's variables",
-               .remedy = "pass all that begin with SLURM_ on, or set RANK, WORLD_SIZE, MASTER_ADDR "
-                         "and MASTER_PORT"});
+  throw Error(
+      ErrorCode::bootstrap,
+      cat("SLURM_PROCID=", *task, " implies a step of several tasks, but ",
+          environment("SLURM_STEP_ID") ? "SLURM_STEP_NUM_TASKS" : "SLURM_STEP_ID", " is not set"),
+      {.cause = "a layer between srun and this program drops some of Slurm's variables",
+       .remedy = "pass all SLURM_ variables on, or set RANK, WORLD_SIZE, MASTER_ADDR "
+                 "and MASTER_PORT"});
 }
 
 // A batch script is not a step, although Slurm gives it a rank: the launcher inside it defines the
@@ -213,8 +213,7 @@ void check_world_size(const FoundJob& found, const Environment& environment) {
   throw Error(
       ErrorCode::bootstrap,
       cat("WORLD_SIZE is ", size, ", but ", found.source, " started ", found.size, " ranks"),
-      {.cause =
-           "WORLD_SIZE is set without RANK, so the rank is the one that " + found.source + " tells",
+      {.cause = "WORLD_SIZE is set without RANK, so the rank comes from " + found.source,
        .remedy = "unset WORLD_SIZE, or set RANK as well"});
 }
 

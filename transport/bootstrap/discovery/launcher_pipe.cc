@@ -25,7 +25,7 @@ Error death_while_joining(const RankEnd& end) {
   return Error(ErrorCode::rank_died,
                cat("rank ", end.rank, " (pid ", end.pid, ") ", end.text(),
                    ", before all ranks had found each other"),
-               {.remedy = "look at the output of that rank", .rank = end.rank});
+               {.remedy = "check the output of that rank", .rank = end.rank});
 }
 
 void LauncherPipe::watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end) {

@@ -69,8 +69,8 @@ SocketAddress parse_rank_zero(const std::string& value) {
   // The third word may be a token.
   const std::string shown =
       value.substr(0, value.find(' ', std::min(host.size() + 1, value.size())));
-  throw Error(ErrorCode::bootstrap, cat("'", shown, "' is no address of rank 0"),
-              {.cause = "something else uses the same rendezvous"});
+  throw Error(ErrorCode::bootstrap, cat("'", shown, "' is not an address of rank 0"),
+              {.cause = "another program uses the same rendezvous"});
 }
 
 std::string token_in_rank_zero(const std::string& value) {
@@ -112,7 +112,7 @@ Fd listen_as_rank_zero(const Job& job) {
       return listen_on(addresses[i]);
     } catch (const Error& error) {
       if (i + 1 < addresses.size()) continue;
-      const std::string all = cat("rank 0 can listen on none of ", meeting_place(job), ": ");
+      const std::string all = cat("rank 0 cannot listen on any of ", meeting_place(job), ": ");
       throw Error(ErrorCode::bootstrap, (job.master_ports > 1 ? all : "") + error.what());
     }
   }

@@ -28,10 +28,10 @@ constexpr std::chrono::seconds kFarewell{1};
 constexpr char kBlank = '|';
 
 Error failed(const std::string& what) {
-  return Error(ErrorCode::bootstrap, "the launcher's PMI (PMI_FD) cannot be used: " + what,
-               {.cause = "another part of this process uses it as well, or it was started by "
-                         "another program than the launcher",
-                .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI tells the rank only"});
+  return Error(ErrorCode::bootstrap, "the launcher's PMI (PMI_FD) is unusable: " + what,
+               {.cause = "another part of this process uses PMI as well, or the process was not "
+                         "started by the launcher itself",
+                .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI provides the rank only"});
 }
 
 // MPICH in the same process finalizes PMI itself, which must be done once.
@@ -93,7 +93,8 @@ class PmiClient {
     const std::string line = command + "\n";
     const ssize_t sent = ::send(fd_, line.data(), line.size(), MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(line.size())) {
-      throw failed(sent < 0 ? cat(std::strerror(errno), " (errno ", errno, ")") : "it is full");
+      throw failed(sent < 0 ? cat(std::strerror(errno), " (errno ", errno, ")")
+                            : "its buffer is full");
     }
   }
 

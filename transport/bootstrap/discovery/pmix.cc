@@ -55,7 +55,7 @@ struct Library {
 
 Error unusable(const std::string& what, const std::string& cause) {
   return Error(
-      ErrorCode::bootstrap, "the launcher's PMIx cannot be used: " + what,
+      ErrorCode::bootstrap, "the launcher's PMIx is unusable: " + what,
       {.cause = cause,
        .remedy = "install PMIx's library (Debian and Ubuntu: apt-get install libpmix2), or "
                  "set MASTER_ADDR and MASTER_PORT on all ranks (mpirun -x MASTER_ADDR=HOST "
@@ -65,13 +65,14 @@ Error unusable(const std::string& what, const std::string& cause) {
 template <typename Call>
 void find(void* handle, const char* name, Call& call) {
   call = reinterpret_cast<Call>(::dlsym(handle, name));
-  if (call == nullptr) throw unusable(cat("its library lacks ", name), "it is of another version");
+  if (call == nullptr)
+    throw unusable(cat("its library lacks ", name), "the library has another version");
 }
 
 Library load() {
   // The launcher may put its libraries into LD_LIBRARY_PATH.
   void* const handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) throw unusable(::dlerror(), "it is not installed on this host");
+  if (handle == nullptr) throw unusable(::dlerror(), "the library is not installed on this host");
   Library library;
   find(handle, "PMIx_Init", library.init);
   find(handle, "PMIx_Finalize", library.finalize);
@@ -164,7 +165,7 @@ int PmixRendezvous::job_size() const {
   Value* value = nullptr;
   require_success(library().get(&all, "pmix.job.size", nullptr, 0, &value), "PMIx_Get");
   if (value == nullptr || value->type != kUint32 || value->data.uint32 == 0) {
-    throw unusable("it does not tell the number of ranks", "it is of another version");
+    throw unusable("it does not report the number of ranks", "the library has another version");
   }
   return static_cast<int>(value->data.uint32);
 }

@@ -74,9 +74,9 @@ class Search {
                                  std::chrono::duration<double>(job_.init_timeout).count(), " s: ");
     if (!met_.empty()) throw Error(ErrorCode::bootstrap, what + met_);
     throw Error(ErrorCode::bootstrap, what + problem_,
-                {.cause = "rank 0 was not started, ended early, or cannot be reached from here",
-                 .remedy = "look at the output of rank 0, and at MASTER_ADDR and MASTER_PORT; "
-                           "TUTTI_INIT_TIMEOUT gives it more time"});
+                {.cause = "rank 0 was not started, exited early, or is unreachable from this host",
+                 .remedy = "check the output of rank 0, MASTER_ADDR and MASTER_PORT; raise "
+                           "TUTTI_INIT_TIMEOUT if rank 0 needs more time"});
   }
 
   std::vector<SocketAddress> addresses() {
@@ -88,7 +88,7 @@ class Search {
       if (job_.token_by_rendezvous) token_ = token_in_rank_zero(*value);
       return {parse_rank_zero(*value)};
     }
-    problem_ = rendezvous_->name() + " does not tell yet where rank 0 is";
+    problem_ = rendezvous_->name() + " does not have rank 0's address yet";
     return {};
   }
 
@@ -118,9 +118,10 @@ class Search {
     const std::string whom = rank_zero_at(address);
     if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(patience_))) {
       if (met_.empty()) {  // a refusal is more informative
-        met_ = whom +
-               " took the connection but said nothing; likely cause: another program listens on "
-               "that port";
+        met_ =
+            whom +
+            " accepted the connection but sent nothing; likely cause: another program listens on "
+            "that port";
       }
       return {};
     }

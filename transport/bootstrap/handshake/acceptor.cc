@@ -88,7 +88,7 @@ void Acceptor::drop_late() {
     if (guest.done || Clock::now() < guest.give_up) continue;
     say_once("silent", cat("dropped a connection from ", guest.from,
                            " that did not finish the handshake within ", time_to_finish().count(),
-                           " ms; likely cause: something other than Tutti uses this port"));
+                           " ms; likely cause: another program uses this port"));
     guest.done = true;
   }
   guests_.remove_if([](const Guest& guest) { return guest.done; });
@@ -97,7 +97,7 @@ void Acceptor::drop_late() {
 void Acceptor::drop_too_many() {
   if (guests_.size() <= most_guests()) return;
   say_once("many", cat("dropped a connection from ", guests_.front().from,
-                       ": too many are in the handshake; likely cause: a port scanner"));
+                       ": too many concurrent handshakes; likely cause: a port scanner"));
   size_t too_many = guests_.size() - most_guests();
   guests_.remove_if(
       [&](const Guest& guest) { return !guest.accepted && too_many > 0 && too_many-- > 0; });
@@ -116,7 +116,7 @@ void Acceptor::accept_some(int listener) {
     const bool shortage = is_descriptor_shortage(error);
     if (!shortage && error != ENOBUFS && error != ENOMEM) return;
     // New connections stay in the listener's queue until descriptors are available.
-    const char* what = "for now this rank cannot accept connections";
+    const char* what = "this rank cannot accept connections at present";
     say_once("accept",
              (shortage ? descriptor_shortage(what, error) : system_error(what, error)).what());
     resume_at_ = Clock::now() + kPause;
@@ -133,8 +133,8 @@ void Acceptor::admit(Fd socket) {
   const bool is_unix = from.family() == AF_UNIX;
   if (is_unix && !same_user(socket.get())) {
     say_once("user",
-             "dropped another user's process that asked for this job's shared memory: no "
-             "harm is done");
+             "refused another user's process that asked for this job's shared memory; the job is "
+             "not affected");
     return;
   }
   set_no_delay(socket.get());
@@ -162,7 +162,7 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
     if (guest.received > 0) {
-      say_once("cut", cat("a connection from ", guest.from, " broke off in the handshake"));
+      say_once("cut", cat("a connection from ", guest.from, " ended during the handshake"));
     }
     guest.done = true;
     return;
@@ -222,7 +222,7 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   };
   if (hello.version != kWireVersion) {
     return refuse(Refusal::wrong_version,
-                  cat("it speaks wire version ", hello.version, ", this rank ", kWireVersion));
+                  cat("it uses wire version ", hello.version, ", this rank ", kWireVersion));
   }
   if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
     return refuse(Refusal::bad_token,
@@ -230,15 +230,15 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   }
   if (hello.encrypted == 0 && must_encrypt(hello)) {
     return refuse(Refusal::not_in_job,
-                  "it would go on in the clear, although this job has a token; likely cause: it is "
-                  "no rank of Tutti's");
+                  "it would continue unencrypted, although this job has a token; likely cause: it "
+                  "is not a rank of this job");
   }
   // An observer knows neither the number of ranks nor the rank that it is connected to.
   const bool watches = hello.purpose == Purpose::watch;
   if (hello.size != world_size_ && !watches) {
     if (other_size_) other_size_(hello, guest.from);
-    return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
-                                           " ranks, this rank says ", world_size_));
+    return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " expects a world of ", hello.size,
+                                           " ranks, this rank ", world_size_));
   }
   if (hello.rank < 0 || hello.rank >= world_size_) {
     return refuse(Refusal::rank_out_of_range,
@@ -246,8 +246,8 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   }
   if (hello.to != rank_ && !watches) {
     return refuse(Refusal::not_in_job,
-                  cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
-                      "; likely cause: somebody leads connections elsewhere"));
+                  cat("rank ", hello.rank, " asks for rank ", hello.to, ", but this is rank ",
+                      rank_, "; likely cause: something redirects connections"));
   }
   // A repeated attempt reveals whether a second process claims that rank. A replacement connection
   // does not wait for an earlier attempt, whose network may be down.
@@ -261,13 +261,13 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     case Decision::accept:
       return Refusal::none;
     case Decision::duplicate:
-      return refuse(Refusal::duplicate_rank, cat("there is a rank ", hello.rank, " already"));
+      return refuse(Refusal::duplicate_rank, cat("rank ", hello.rank, " is already connected"));
     case Decision::not_in_job:
       return refuse(Refusal::not_in_job,
-                    cat("rank ", hello.rank, " has no business with this rank"));
+                    cat("rank ", hello.rank, " is not a neighbour of this rank"));
     case Decision::given_up:
       return refuse(Refusal::given_up,
-                    cat("rank ", hello.rank, " was out of reach, and has been given up"));
+                    cat("rank ", hello.rank, " was unreachable, and has been excluded"));
     case Decision::ignore:
       break;
   }
@@ -277,9 +277,10 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
 
 void Acceptor::say_once(const std::string& kind, const std::string& text) {
   if (said_.size() > kMaxSaid || !said_.insert(kind).second) return;
-  log(LogLevel::warning, said_.size() <= kMaxSaid
-                             ? text
-                             : "more connections were dropped or refused; no more is said");
+  log(LogLevel::warning,
+      said_.size() <= kMaxSaid
+          ? text
+          : "more connections were dropped or refused; further ones are not logged");
 }
 
 }  // namespace tutti::bootstrap

@@ -120,16 +120,17 @@ Error Connector::too_late(const Attempt& attempt) const {
   const auto time = time_to_open(attempt.hello).count();
   if (renews(attempt.hello)) {
     const std::string_view last = attempt.last_failure;
-    return {ErrorCode::connection_lost,
-            cat("a connection broke, and none could be made in its place to ", attempt.place,
-                " within ", time, " ms", last.empty() ? "" : "; the last try: ", last),
-            {.cause = "the network between the two is down, or a firewall ends connections"}};
+    return {
+        ErrorCode::connection_lost,
+        cat("a connection broke, and could not be re-established to ", attempt.place, " within ",
+            time, " ms", last.empty() ? "" : "; last attempt: ", last),
+        {.cause = "the network between the two hosts is down, or a firewall closes connections"}};
   }
   return {ErrorCode::connection_lost,
           cat("no connection to ", attempt.place, " within ", time, " ms"),
-          {.cause = "that rank is stopped or can open no more files (it says so then), or a "
-                    "firewall is between",
-           .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE chooses the "
+          {.cause = "that rank is stopped or out of descriptors (then it reports so), or a "
+                    "firewall blocks the connection",
+           .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE selects the "
                      "networks"}};
 }
 
@@ -141,8 +142,8 @@ Error Connector::unreachable(const Attempt& attempt, int error) {
   return {
       ErrorCode::connection_lost,
       cat("no connection to ", attempt.place, ": ", std::strerror(error), " (errno ", error, ")"),
-      {.cause = "no network or a firewall is between these two addresses, or TUTTI_INTERFACE "
-                "lists the interfaces in another order there",
+      {.cause = "these two addresses have no route to each other, or a firewall blocks it, or "
+                "TUTTI_INTERFACE lists the interfaces in another order there",
        .remedy = "let TUTTI_INTERFACE list, in the same order on all hosts, only interfaces "
                  "whose networks reach all of them"}};
 }

@@ -79,15 +79,14 @@ Error unusable_interface(const std::string& name) {
   for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
     if (name != entry->ifa_name) continue;
     const bool up = (entry->ifa_flags & IFF_UP) != 0;
-    return {
-        ErrorCode::bootstrap,
-        cat(what, up ? "has no address" : "is down", " on host ", host_name()),
-        {.remedy = cat(up ? "give it one" : "set it up", ", or name another interface; see `ip ",
-                       "address` for those of this host")}};
+    return {ErrorCode::bootstrap,
+            cat(what, up ? "has no address" : "is down", " on host ", host_name()),
+            {.remedy = cat(up ? "give it one" : "set it up",
+                           ", or name another interface (run `ip ", "address` to list them)")}};
   }
   return {ErrorCode::bootstrap,
           cat(what, "is neither a network interface nor an address of host ", host_name()),
-          {.remedy = "see `ip address` for those of this host"}};
+          {.remedy = "run `ip address` to list this host's interfaces"}};
 }
 
 // Returns the source address of the default route; nothing is sent.
@@ -303,7 +302,7 @@ Fd listen_on(const SocketAddress& address) {
       detail = {.cause = "another program, or another job, listens on this port",
                 .remedy = "choose another MASTER_PORT (on all ranks)"};
     } else if (error == EADDRNOTAVAIL) {
-      detail = {.cause = "this host does not have the address",
+      detail = {.cause = "the address is not one of this host's",
                 .remedy =
                     "set MASTER_ADDR to an address of rank 0's host, or TUTTI_INTERFACE on "
                     "rank 0 to the interface to listen on"};
@@ -428,8 +427,7 @@ void set_user_timeout(int socket) {
 }
 
 std::string explain_close(int error) {
-  if (error == EBADMSG)
-    return "what came is not what the other side sent: it was changed on the way";
+  if (error == EBADMSG) return "the received bytes were corrupted in transit";
   return error == 0 ? "closed by the other side" : std::strerror(error);
 }
 

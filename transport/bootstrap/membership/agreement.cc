@@ -100,7 +100,7 @@ void Agreements::step(AgreementId id, Agreement& agreement, bool again) {
   if (channel_->has_gone(channel_->own_rank())) {
     fail(agreement, Error(ErrorCode::connection_lost,
                           cat(channel_->name_of(channel_->own_rank()),
-                              " was out of reach, and the others have given it up"),
+                              " was unreachable, and the others have excluded it"),
                           {.rank = channel_->own_rank()}));
     return;
   }
@@ -335,9 +335,9 @@ Error Agreements::cut_off(const Agreement& agreement) const {
       ErrorCode::connection_lost,
       cat(channel_->name_of(channel_->own_rank()), " is cut off from ", vanished, ": only ",
           left_of(agreement).size(), " of ", agreement.members.size(), " members can be reached"),
-      {.cause = "the others may go on without this part of the job, which must not",
-       .remedy = "look at the network; where `tutti run` has started the ranks and sees that all "
-                 "others have ended, any number may go on"});
+      {.cause = "the other part of the job may continue, so this part must not",
+       .remedy = "check the network; if `tutti run` started the ranks and sees that all others "
+                 "have ended, any number may continue"});
 }
 
 Error Agreements::overdue(const Agreement& agreement) const {
@@ -353,11 +353,11 @@ Error Agreements::overdue(const Agreement& agreement) const {
       if (!heard) waiting += cat(waiting.empty() ? "" : ", ", channel_->name_of(rank));
     }
   }
-  return Error(
-      ErrorCode::timeout,
-      cat(channel_->name_of(channel_->own_rank()), " gave up agreeing; waiting for ", waiting),
-      {.cause = "a rank does not call agree() or shrink(), or is stopped",
-       .remedy = "call it on every rank that is left"});
+  return Error(ErrorCode::timeout,
+               cat(channel_->name_of(channel_->own_rank()),
+                   " timed out in an agreement; waiting for ", waiting),
+               {.cause = "a rank does not call agree() or shrink(), or is stopped",
+                .remedy = "call it on every remaining rank"});
 }
 
 }  // namespace tutti::bootstrap

@@ -16,7 +16,7 @@
 namespace tutti::c {
 namespace {
 
-// The functions of the caller's as the bootstrap's rendezvous.
+// Adapts the caller's store functions to the bootstrap's rendezvous.
 class StoreOfCaller final : public Rendezvous {
  public:
   explicit StoreOfCaller(const tutti_store_t& store) : store_(store) {
@@ -78,7 +78,7 @@ Job job_from(const tutti_init_options_t& options) {
   return job;
 }
 
-// Misspelt variables are worth a line, once per process.
+// Logs misspelt variables once per process.
 void log_settings_warnings() {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -1,4 +1,4 @@
-// Calls as values: every collective in every form, through one struct.
+// Calls as values: one struct describes every collective in every form.
 
 #include <memory>
 #include <utility>
@@ -22,7 +22,8 @@ static_assert(kCollectives[TUTTI_EXSCAN] == Collective::exscan &&
               kCollectives[TUTTI_GATHER] == Collective::gather &&
               static_cast<int>(Collective::send_recv) == TUTTI_SEND);
 
-// Only of a buffer that consists of blocks on this rank: elsewhere the pointers may be anything.
+// Reads the counts only if this rank's buffer consists of blocks: otherwise the pointers may be
+// invalid.
 Blocks blocks_of(bool used, const uint64_t* counts, const uint64_t* displacements, int size) {
   if (!used || counts == nullptr) return {};
   const auto p = static_cast<size_t>(size);

@@ -36,7 +36,7 @@ const char* tutti_error_text(void) { return tutti::c::last_error().text.c_str();
 int32_t tutti_error_rank(void) { return tutti::c::last_error().rank; }
 
 const char* tutti_error_name(tutti_status_t status) {
-  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // a literal
+  return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // points to a literal
 }
 
 // ---- communicators ----
@@ -77,7 +77,7 @@ tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
 void tutti_destroy(tutti_comm_t* comm) {
   const std::unique_ptr<tutti_comm> owned(comm);
   if (owned == nullptr) return;
-  // Calls first: until the communicator is gone one of them may still be writing to the memory.
+  // Ends the calls first: until the communicator is gone they may still write to the memory.
   owned->communicator = {};
   owned->allocations.clear();
   owned->registrations.clear();
@@ -89,7 +89,7 @@ tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t cou
   return guarded([&] {
     checked(created, "where to put the communicator") = nullptr;
     if (count > 0) checked(ranks, "the list of ranks");
-    // Before the list is read: it cannot be as long as that.
+    // Checked before the list is read, because a longer list cannot be valid.
     if (count > static_cast<size_t>(of(comm).size())) {
       invalid(cat("a list of ", count, " ranks, of a communicator of ", of(comm).size()));
     }
@@ -134,7 +134,7 @@ int32_t tutti_size(const tutti_comm_t* comm) {
 tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data) {
   return guarded([&] {
     checked(data, "where to put the memory") = nullptr;
-    // At least a byte, so that each allocation has an address of its own.
+    // Allocates at least one byte, so that each allocation has a distinct address.
     tutti::Memory<std::byte> memory = of(comm).allocate<std::byte>(std::max<size_t>(bytes, 1));
     void* const address = memory.get();
     const std::lock_guard lock(comm->mutex);

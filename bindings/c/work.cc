@@ -1,4 +1,4 @@
-// The C interface on top of Communicator: calls under way, and what is known of messages.
+// The C interface on top of Communicator: calls in flight, and messages.
 #include <memory>
 #include <utility>
 
@@ -77,7 +77,7 @@ tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callba
     if (callback == nullptr) invalid("the callback is NULL");
     checked(work, "the work").work.on_end([callback, context](const tutti::Error* error) {
       if (error == nullptr) return callback(TUTTI_OK, "", context);
-      // The thread is anybody's, and so is its last error.
+      // The callback may run on any thread, so that thread's last error is preserved.
       tutti::c::LastError of_thread = std::exchange(tutti::c::last_error(), {});
       const tutti_status_t status = tutti::c::failed(error->code(), error->what(), error->rank());
       callback(status, error->what(), context);

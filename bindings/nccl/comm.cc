@@ -19,9 +19,9 @@ namespace tutti::nccl {
 
 namespace {
 
-// In an ncclUniqueId.
+// The content of an ncclUniqueId.
 struct Place {
-  char what[8];  // kWhat
+  char what[8];  // equals kWhat
   char address[64];
   uint16_t port;
   char token[33];
@@ -29,7 +29,7 @@ struct Place {
 static_assert(sizeof(Place) <= NCCL_UNIQUE_ID_BYTES);
 constexpr char kWhat[8] = "tutti 1";
 
-// The sockets of jobs whose rank 0 has not come yet, by token.
+// The listening sockets of jobs whose rank 0 has not joined yet, by token.
 class Listeners {
  public:
   static Listeners& of_process() {
@@ -58,7 +58,7 @@ class Listeners {
 class Members {
  public:
   static Members& of_process() {
-    // Never destroyed: a program that ends without ncclCommDestroy leaves nothing.
+    // Never destroyed: a program that exits without ncclCommDestroy leaks nothing else.
     static Members& members = *std::make_unique<Members>().release();
     return members;
   }
@@ -69,13 +69,13 @@ class Members {
     known_.emplace(handle, std::move(comm));
     return handle;
   }
-  // Null: there is none any more.
+  // Returns null if it no longer exists.
   std::shared_ptr<ncclComm> find(ncclComm_t handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(handle);
     return found == known_.end() ? nullptr : found->second;
   }
-  // Those that go now.
+  // Returns the communicators that are released now.
   std::vector<std::shared_ptr<ncclComm>> remove(const std::shared_ptr<ncclComm>& comm) {
     const std::lock_guard lock(mutex_);
     known_.erase(comm.get());
@@ -101,12 +101,12 @@ thread_local std::string error_text;
 
 using Actions = std::vector<std::function<void()>>;
 
-// What a thread's group collects.
+// The state that a thread's group collects.
 struct Meetings {
   int depth = 0;
   std::map<const void*, Actions> by_rank;
-  std::vector<Use> uses;                           // of calls that its end makes
-  std::vector<std::shared_ptr<ncclComm>> leaving;  // at its end
+  std::vector<Use> uses;                           // of calls that the group's end makes
+  std::vector<std::shared_ptr<ncclComm>> leaving;  // at the group's end
 };
 thread_local Meetings meetings;
 
@@ -144,7 +144,7 @@ ncclResult_t result_of(ErrorCode code) {
       return ncclSystemError;
     case ErrorCode::internal:
       return ncclInternalError;
-    default:  // another rank's
+    default:  // a failure caused by another rank
       return ncclRemoteError;
   }
 }
@@ -223,7 +223,7 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks) {
   job.token = place.token;
   if (rank == 0) {
     Fd listener(Listeners::of_process().release(place.token));
-    if (ranks > 1) job.listen_fd = listener.release();  // alone there is nobody to listen to
+    if (ranks > 1) job.listen_fd = listener.release();  // a single rank does not need to listen
     if (job.listen_fd < 0 && ranks > 1) {
       throw Error(ErrorCode::unsupported, "rank 0 is not where the ncclUniqueId was made",
                   {.remedy = "call ncclGetUniqueId in rank 0's process, once for a communicator"});

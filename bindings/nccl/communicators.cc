@@ -1,4 +1,4 @@
-// NCCL's functions about communicators, memory and errors.
+// NCCL's functions for communicators, memory and errors.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -25,10 +25,10 @@ using tutti::nccl::Use;
 
 namespace {
 
-// The version whose interface this is.
+// The NCCL version whose interface this is.
 constexpr int kVersion = 22809;
 
-// Of ncclMemAlloc, by address.
+// Allocations of ncclMemAlloc, by address.
 struct Allocations {
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> memory;
@@ -64,7 +64,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   });
 }
 
-// Of the configuration nothing is needed: what is not blocking may be so.
+// The configuration is ignored: non-blocking mode permits blocking.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   return ncclCommInitRank(comm, ranks, id, rank);
@@ -82,7 +82,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
     checked(comms, "where to put the communicators");
     if (count < 1) invalid(cat("there are no ", count, " devices"));
-    std::vector<tutti::cuda::Context> contexts;  // before the group, for there may be none
+    // collected before the group, because there may be none
+    std::vector<tutti::cuda::Context> contexts;
     for (int rank = 0; rank < count; ++rank) {
       contexts.emplace_back(devices == nullptr ? rank : devices[rank]);
       comms[rank] = nullptr;
@@ -234,7 +235,7 @@ ncclResult_t ncclMemFree(void* memory) {
   });
 }
 
-// Of one rank alone: others are not told of it, so that it changes nothing. Windows are.
+// Registration is local to one rank, so it changes nothing. Windows are collective.
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
   return guarded([&] {
     use(comm);
@@ -246,7 +247,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
   return guarded([&] { use(comm); });
 }
 
-// A window that is NULL says that there is no faster way.
+// A NULL window means that there is no faster path.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
                                     ncclWindow_t* window, int) {
   return guarded([&] {
@@ -262,7 +263,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guarded([&] {
-    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also where the communicator has gone
+    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also if the communicator no longer exists
     const Use own = use(comm);
     ended.reset();
   });

@@ -1,4 +1,5 @@
-// The extension module tutti._tutti: what Python cannot do itself. What people call is in tutti/.
+// The extension module tutti._tutti: functions that Python cannot implement. The public API is in
+// tutti/.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -51,7 +52,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (output_counts) request.output_counts = &*output_counts;
   request.options.tag = tag;
   request.options.may_be_shorter = may_be_shorter ? 1 : 0;
-  // In C 0 stands for the setting.
+  // In C, 0 means the setting.
   if (timeout) request.options.timeout = *timeout == 0 ? INFINITY : *timeout;
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;

@@ -10,16 +10,17 @@ import numpy as np
 
 from ._errors import Error, ErrorCode
 
-Array = Any  # NumPy's arrays, and whatever exports DLPack or the buffer protocol
+Array = Any  # NumPy arrays, and all objects with DLPack or the buffer protocol
 
-# The element types, by their numbers in the C interface; of pairs, the value comes first.
+# The element types, by their numbers in the C interface; in pairs, the value comes first.
 DTYPES = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
     "float32", "float64", "float8_e4m3fn", "float8_e5m2",
     "float32_int32", "float64_int64", "int32_int32", "int64_int64",
 )  # fmt: skip
 
-# Types that NumPy knows by name only, or as structs: (plain numbers as wide, number of the type).
+# Types that NumPy knows only by name, or as structs: (plain type of the same width, number of the
+# dtype).
 _FOREIGN: dict[str, tuple[type, int]] = {
     "bfloat16": (np.uint16, DTYPES.index("bfloat16")),
     "float8_e4m3fn": (np.uint8, DTYPES.index("float8_e4m3fn")),
@@ -114,7 +115,7 @@ class Message(NamedTuple):
     source: int
     tag: int
     dtype: str
-    count: int  # type: ignore[assignment]  # a tuple has a method of that name
+    count: int  # type: ignore[assignment]  # tuple has a method of that name
 
 
 def message(source: int, tag: int, dtype: int, count: int) -> Message:

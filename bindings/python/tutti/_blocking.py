@@ -22,5 +22,5 @@ def blocking(begin: Callable[_Arguments, Work]) -> Callable[_Arguments, Any]:
     call.__name__ = begin.__name__.removesuffix("_async")
     call.__qualname__ = begin.__qualname__.removesuffix("_async")
     signature = inspect.signature(begin).replace(return_annotation="Array")
-    setattr(call, "__signature__", signature)  # what help() shows
+    setattr(call, "__signature__", signature)  # shown by help()
     return call

@@ -30,21 +30,21 @@ WIRE_FORMATS: tuple[str, ...] = tuple(_tutti.wire_formats())
 _NUMBER_OF_OP = {name: number for number, name in enumerate(OPS)}
 
 _serial = itertools.count()
-# In the order in which they were made; works keep the handles too.
+# In the order of creation; works keep the handles alive too.
 _open: weakref.WeakValueDictionary[int, _tutti.Communicator] = weakref.WeakValueDictionary()
 
 
 class Options(TypedDict, total=False):
     """What every call takes, by keyword."""
 
-    # Seconds from its start after which the call aborts the communicator; 0: no deadline. Without
-    # it TUTTI_TIMEOUT holds.
+    # Seconds after which the call aborts the communicator; 0: no deadline. The default is
+    # TUTTI_TIMEOUT.
     timeout: float
-    algorithm: str  # else the library chooses; `tutti bench COLLECTIVE --algorithm list` names them
+    algorithm: str  # default: the library's choice; see `tutti bench COLLECTIVE --algorithm list`
     deterministic: bool  # the bits depend on the inputs and the number of ranks only
-    queue: int  # the queue of the communicator that the call goes into; see open_queues()
-    # How float32 elements travel, alike on all ranks: one of WIRE_FORMATS. Each is rounded when it
-    # is sent, and each sum when it is sent on; all ranks get the same bits.
+    queue: int  # the queue of the communicator that orders the call; see open_queues()
+    # The format in which float32 elements travel, the same on all ranks: one of WIRE_FORMATS.
+    # Elements are rounded when sent, and partial sums when forwarded; all ranks get the same bits.
     wire: str
 
 
@@ -96,7 +96,7 @@ class Communicator:
         state = ", closed" if self._handle.closed else ""
         return f"<tutti.Communicator: rank {self.rank} of {self.size}{state}>"
 
-    # ---- its life ----
+    # ---- life cycle ----
 
     def close(self) -> None:
         """Leaves the communicator. Calls under way are given up, threads that wait in it get an
@@ -117,7 +117,7 @@ class Communicator:
         """Closes it; an exception aborts it before, so that no rank waits for this one."""
         ends_well = error is None or (isinstance(error, SystemExit) and not error.code)
         if not ends_well:
-            with contextlib.suppress(Error):  # it is closed
+            with contextlib.suppress(Error):  # the communicator is closed
                 self.abort(f"rank {self.rank} raised {error!r}")
         self.close()
 

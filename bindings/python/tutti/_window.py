@@ -23,10 +23,10 @@ _SWAPPED = ("int32", "uint32", "int64", "uint64")
 class Window:
     """Memory of each rank that the others read and write, without a call of its owner.
 
-    window = tutti.Window(world, 1000 * 8)  # bytes of this rank; or an array that lives as long
+    window = tutti.Window(world, 1000 * 8)  # bytes on this rank; or an array, which is kept alive
     window.put(np.arange(3.0), rank=2, offset=64)
     window.accumulate(np.ones(4), rank=2, offset=128)
-    window.flush(2)  # rank 2's memory has both now
+    window.flush(2)  # both are in rank 2's memory now
     window.signal(2, slot=0)  # rank 2 may wait_signal(0)
 
     Offsets are in bytes. All ranks make the window, of any size each. Requests of one rank to

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "Option", "Parameters", "Run", "Step"]
 
 _Word = Union[str, int, float, "os.PathLike[str]"]
-# What an option may be: True for one without a value; a sequence where several are allowed. With
-# None and False it is left out.
+# The value of an option: True for a flag; a sequence if several values are allowed. None and False
+# omit the option.
 Option = Union[_Word, bool, None, Sequence[_Word]]
 
 
@@ -43,31 +43,33 @@ class Step:
     """What became of a step: a line of `tutti train --json`. The same on all ranks, but for
     bytes_sent, waiting_share and times."""
 
-    step: int  # from 1
-    loss: float  # the mean over the step's targets, in nats, before the update
+    step: int  # counted from 1
+    loss: float  # mean over the step's targets, in nats, before the update
     lr: float
     grad_norm: float  # before clipping
-    tokens_per_s: float  # over all ranks, since training began here; samples where there are none
+    # over all ranks, since the run started here; samples for models without tokens
+    tokens_per_s: float
     tokens_per_s_step: float  # in this step
-    elapsed_s: float  # in steps, since training began here
-    processor_s: float  # that processors spent on this step for this rank
+    elapsed_s: float  # in steps, since the run started here
+    processor_s: float  # processor time spent on this step for this rank
     bytes_sent: float  # by this rank in this step
-    waiting_share: float  # of this rank's time in steps, waiting for others
+    waiting_share: float  # share of this rank's time in steps spent waiting for others
     loss_scale: float = 1.0
-    overflow: str | None = None  # the parameter whose gradient overflowed: nothing was updated
-    noise_scale: float | None = None  # in samples, where it is known
-    validation_loss: float | None = None  # where validate_every wanted it
-    perplexity: float | None = None  # the same of a language model
-    losses: dict[str, float] | None = None  # of what the model's units add, where there is any
-    bytes_sent_by_axis: dict[str, float] | None = None  # tensor, data, pipeline: what sent any
-    epochs: list[float] | None = None  # how often each data set has been gone through
+    overflow: str | None = None  # the parameter whose gradient overflowed; the update was skipped
+    noise_scale: float | None = None  # in samples, if known
+    validation_loss: float | None = None  # at the steps that validate_every selects
+    perplexity: float | None = None  # of the validation, for language models
+    losses: dict[str, float] | None = None  # additional losses of the model's units, if any
+    # by axis (tensor, data, pipeline), if any bytes were sent
+    bytes_sent_by_axis: dict[str, float] | None = None
+    epochs: list[float] | None = None  # passes over each data set so far
 
 
 class Evaluation(NamedTuple):
     """How well the model does on what is held out."""
 
     loss: float  # mean, in nats
-    accuracy: float  # the share that was predicted right
+    accuracy: float  # fraction of correct predictions
     targets: int
 
 
@@ -98,7 +100,7 @@ def _pipeline_of(config: object) -> object:
 def _word(value: object) -> str:
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
-    if isinstance(value, numbers.Real):  # NumPy's are too
+    if isinstance(value, numbers.Real):  # includes NumPy's
         return str(value)
     raise TypeError(f"an option cannot be {value!r}")
 
@@ -135,7 +137,7 @@ class Parameters(Mapping[str, "NDArray[np.float32]"]):
         return len(self._run.parameters)
 
 
-# While they are open. What is still open when Python exits is closed: its threads end.
+# Open runs. Those still open when Python exits are closed, which ends their threads.
 _open: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
@@ -160,7 +162,7 @@ class Run(Iterator[Step]):
     for others: then the communicator is aborted.
     """
 
-    result: dict[str, Any] | None = None  # once the run has ended
+    result: dict[str, Any] | None = None  # set once the run has ended
 
     def __init__(
         self,
@@ -283,14 +285,14 @@ class Run(Iterator[Step]):
 
     def _finish(self) -> None:
         if self.result is None:
-            self._failed = True  # unless it returns
+            self._failed = True  # unless the call returns
             self.result = json.loads(self._run.finish())
             self._failed = False
 
     def _abort(self, error: BaseException) -> None:
         """The other ranks do not wait for this one, if the job is the run's own."""
         if self._owned is not None:
-            with contextlib.suppress(Error):  # it is closed
+            with contextlib.suppress(Error):  # the run is closed
                 self._owned.abort(f"rank {self._owned.rank} raised {error!r}")
 
 

@@ -1,4 +1,4 @@
-// Process groups: how they are made, end, and how their calls begin.
+// Process groups: creation, destruction, and the start of their calls.
 #include "backend.h"
 
 #include <ATen/ops/from_blob.h>
@@ -26,7 +26,8 @@ std::chrono::milliseconds Backend::timeout_or_own(std::chrono::milliseconds give
   return given.count() > 0 ? given : timeout_.load();
 }
 
-// Messages are no calls of all ranks: torch's debug mode compares these numbers among them.
+// Point-to-point messages are not collective: torch's debug mode compares these numbers between
+// ranks.
 uint64_t Backend::count(const Task& task) {
   const bool is_message =
       task.request.collective == TUTTI_SEND || task.request.collective == TUTTI_RECV;

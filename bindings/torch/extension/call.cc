@@ -19,7 +19,7 @@ tutti_call_options_t options_of(const Task& task) {
   return options;
 }
 
-// The vectors have moved with the task: point to where they are now.
+// The vectors have moved with the task, so the pointers are refreshed.
 const tutti_request_t* request_of(Task& task) {
   task.request.uneven = !task.input_counts.empty() || !task.output_counts.empty();
   if (!task.input_counts.empty()) task.request.input_counts = task.input_counts.data();
@@ -55,7 +55,7 @@ std::shared_ptr<Call> Call::start(std::shared_ptr<Connection> connection, Task t
 void Call::unpack() { unpack_now(task_); }
 
 void Call::ending() {
-  task_.event.reset();  // before anybody may look at the profile
+  task_.event.reset();  // before any other thread may read the profile
   asked_before_end_ = future_ != nullptr;
 }
 

@@ -1,5 +1,5 @@
-// Threads for callbacks that may wait for further calls (those of torch's futures do: PowerSGD's
-// second all_reduce begins in one). A new one only where all others are busy.
+// A pool of threads for callbacks that may block on further calls (those of torch's futures do:
+// PowerSGD's second all_reduce starts in one). It starts a thread only if all others are busy.
 #pragma once
 
 #include <condition_variable>
@@ -46,7 +46,7 @@ class Crew {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;  // guarded by mutex_
-  size_t idle_ = 0;                         // likewise
+  size_t idle_ = 0;                         // guarded by mutex_
 };
 
 }  // namespace tutti::torch_backend

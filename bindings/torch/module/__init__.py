@@ -16,7 +16,7 @@ def _parent():
         return None
     try:
         backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
-    except RuntimeError:  # it has none for this device
+    except RuntimeError:  # no backend for this device
         return None
     return backend if _backend.is_parent(backend) else None
 

@@ -33,7 +33,7 @@ def _folder():
     for source in sorted(_SOURCES.iterdir()) + sorted(_HEADER.iterdir()):
         state.update(source.read_bytes())
     cache = os.environ.get("TUTTI_TORCH_CACHE") or os.path.expanduser("~/.cache/tutti")
-    if cache.startswith("~"):  # a user without a home, as containers have
+    if cache.startswith("~"):  # a user without a home directory, as in containers
         raise ImportError("tutti.torch: the extension for torch is kept in the user's home, but this user has none; set "
                           "TUTTI_TORCH_CACHE to a folder that can be written")
     return Path(cache) / f"torch-{torch.__version__}-{state.hexdigest()[:16]}"
@@ -92,7 +92,7 @@ def build():
     if not target.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = open(folder / "lock", "w")  # the ranks of a host come here at once
+            lock = open(folder / "lock", "w")  # the ranks of a host arrive here concurrently
         except OSError as error:
             raise ImportError(f"tutti.torch: the extension for torch {torch.__version__} is kept in {folder}, which cannot be "
                               f"made ({error.strerror}); set TUTTI_TORCH_CACHE to a folder that can be written") from error

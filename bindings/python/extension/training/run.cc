@@ -27,7 +27,7 @@ double units_of(training::Session& session) {
 
 }  // namespace
 
-// What `work` returns or throws; raises what a signal's handler raised meanwhile.
+// Returns or throws what `work` does; raises the exception of a signal handler that ran meanwhile.
 template <typename Work>
 auto Run::without_gil(const Communicator& world, const Work& work) {
   if (busy_) {
@@ -176,7 +176,7 @@ nb::object Run::read(const std::string& name) {
   auto kept = std::make_unique<Memory<float>>(std::move(memory));
   const nb::capsule owner(kept.get(),
                           [](void* held) noexcept { delete static_cast<Memory<float>*>(held); });
-  static_cast<void>(kept.release());  // the capsule's
+  static_cast<void>(kept.release());  // now owned by the capsule
   if (in_place) {
     return nb::ndarray<nb::numpy, float>(first, shape.size(), shape.data(), owner).cast();
   }

@@ -1,4 +1,4 @@
-"""Arrays as calls take and make them."""
+"""Arrays as operands and results of calls."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def look_through(array: Any) -> tuple[np.ndarray, int] | None:
 
 
 def as_array(array: Any) -> Array:
-    """What can be handed to the library; numbers, lists and bytes-like objects become NumPy's
-    arrays."""
+    """Converts to an array that the library accepts; numbers, lists and bytes-like objects become
+    NumPy arrays."""
     if isinstance(array, np.ndarray) or hasattr(array, "__dlpack__"):
         return array
     try:
@@ -61,7 +61,7 @@ def as_array(array: Any) -> Array:
 
 
 def empty(like: Array, shape: tuple[int, ...]) -> Array:
-    """A new array of the same kind and element type."""
+    """Returns a new array of the same kind and element type."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, like.dtype)
     if hasattr(like, "new_empty"):  # torch.Tensor
@@ -71,12 +71,12 @@ def empty(like: Array, shape: tuple[int, ...]) -> Array:
 
 
 def rows(array: Array) -> int:
-    """The length of the first axis; a single number is a row."""
+    """Returns the length of the first axis; a scalar is one row."""
     return array.shape[0] if array.shape else 1
 
 
 def shape_of_rows(array: Array, count: int) -> tuple[int, ...]:
-    """The shape of so many rows of such an array."""
+    """Returns the shape of `count` rows of such an array."""
     return (count, *array.shape[1:])
 
 

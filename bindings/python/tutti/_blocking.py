@@ -1,4 +1,4 @@
-"""Calls that return a Work, made into calls that wait for it."""
+"""Converts calls that return a Work to blocking calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 def blocking(begin: Callable[_Arguments, Work]) -> Callable[_Arguments, Any]:
-    """The same call, complete when it returns: NAME of NAME_async."""
+    """Returns the blocking form of a call: NAME of NAME_async."""
 
     @functools.wraps(begin)
     def call(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Any:

@@ -6,7 +6,7 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """Why a call failed; as in the C interface."""
+    """The reason of a failure; as in the C interface."""
 
     INVALID_ARGUMENT = 1  # an argument of this call is invalid
     MISMATCH = 2  # two ranks made calls that do not match
@@ -22,15 +22,15 @@ class ErrorCode(enum.IntEnum):
 
 
 class Error(RuntimeError):
-    """A call failed. Its text says what happened, where, the likely cause and the remedy.
+    """A failed call. Its text says what happened, where, the likely cause and the remedy.
 
-    After INVALID_ARGUMENT and UNSUPPORTED the communicator can still be used; after anything else
-    it is aborted on all its ranks.
+    After INVALID_ARGUMENT and UNSUPPORTED the communicator stays usable; after all others it is
+    aborted on all its ranks.
 
     Attributes:
         code: an ErrorCode.
-        rank: the rank of the job that it is about: who died, gave up, is waited for first, or made
-            the other call; None where it is about none.
+        rank: the job's rank that the error concerns: the one that died, aborted, is waited for
+            first, or made the other call; None if no single rank is concerned.
     """
 
     __module__ = "tutti"  # as users import it

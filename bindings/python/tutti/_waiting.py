@@ -1,7 +1,7 @@
-"""Calls that coroutines wait for.
+"""Waiting for calls in coroutines.
 
-A call moves only while somebody waits for it, and an event loop cannot. So one thread waits for all
-of them, as long as there are any, and tells their loops.
+Calls progress only while a thread waits for them, and an event loop cannot wait. So one thread
+waits for all of them, as long as there are any, and notifies their event loops.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Compiles the extension for the torch that is installed, once, and loads it.
+"""Compiles the extension for the installed torch once, and loads it.
 
-torch has no stable interface for backends: an extension for 2.15 does not load in 2.14. So it is compiled where it
-is used, which takes a C++20 compiler and a few minutes, and kept in ~/.cache/tutti (or $TUTTI_TORCH_CACHE), a
-folder for each torch, Python and state of the sources. A build that was interrupted continues with the files that
-are missing. `python -m tutti.torch.build` does it ahead of the first use.
+torch has no stable interface for backends: an extension for 2.15 does not load in 2.14. So it is
+compiled on the machine that uses it, which takes a C++20 compiler and a few minutes, and is cached
+in ~/.cache/tutti (or $TUTTI_TORCH_CACHE), in a directory per torch, Python and version of the
+sources. An interrupted build continues with the missing files. `python -m tutti.torch.build`
+compiles it before the first use.
 """
 
 import fcntl

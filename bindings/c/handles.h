@@ -62,7 +62,7 @@ tutti_status_t guarded(Action action) noexcept {
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::system, "out of memory");
   } catch (const std::length_error&) {
-    return failed(ErrorCode::system, "out of memory: the call needs more than there can be");
+    return failed(ErrorCode::system, "out of memory: the requested size exceeds any memory");
   } catch (const std::exception& error) {
     return failed(ErrorCode::internal, error.what());
   }
@@ -87,14 +87,14 @@ Options known_part(const Options* given, const char* what) {
   const size_t size = given->size;
   constexpr size_t kMost = 4096;  // limit above the size in any version
   if (size < sizeof(size_t) || size > kMost) {
-    invalid(cat(what, "->size is ", size, ", not the size of the struct"));
+    invalid(cat(what, "->size is ", size, ", which is not the size of the struct"));
   }
   const char* bytes = reinterpret_cast<const char*>(given);
   std::memcpy(&options, bytes, std::min(size, sizeof(Options)));
   for (size_t i = sizeof(Options); i < size; ++i) {
     if (bytes[i] != 0) {
       throw Error(ErrorCode::unsupported,
-                  cat(what, " has a member set that version ", tutti_version(), " does not know"),
+                  cat(what, " sets a member that version ", tutti_version(), " does not know"),
                   {.remedy = "install the version that the program was compiled against"});
     }
   }
@@ -127,7 +127,7 @@ ReduceOp op_from(tutti_op_t op);
 template <typename Begin>
 tutti_status_t begin(tutti_work_t** work, Begin call) {
   return guarded([&] {
-    checked(work, "where to put the work") = nullptr;
+    checked(work, "the output pointer for the work") = nullptr;
     auto handle = std::make_unique<tutti_work>();
     handle->work = call();
     *work = handle.release();

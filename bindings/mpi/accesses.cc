@@ -49,7 +49,7 @@ bool is_refused_elements(const Elements& elements) {
 
 [[noreturn]] void refuse_counts(uint64_t bytes, uint64_t others) {
   throw ClassedError(MPI_ERR_TRUNCATE,
-                     cat(bytes, " bytes do not fit ", others, " bytes of the target"));
+                     cat(bytes, " bytes do not match the target's ", others, " bytes"));
 }
 
 // Returns the offset in bytes from the start of the part, of which the access uses [low, high).

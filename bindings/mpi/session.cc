@@ -52,7 +52,8 @@ class MpiRendezvous final : public Rendezvous {
   std::optional<std::string> get(const std::string& key) override {
     if (!value_) value_ = broadcast_text("", comm_);
     if (!value_->empty()) return value_;
-    throw Error(ErrorCode::bootstrap, "rank 0 could not start", {.remedy = "see what it says"});
+    throw Error(ErrorCode::bootstrap, "rank 0 could not start",
+                {.remedy = "check rank 0's output"});
   }
 
  private:
@@ -179,7 +180,8 @@ class Session {
     int all_joined = 0;
     PMPI_Allreduce(&joined, &all_joined, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!problem.empty()) {
-      log(LogLevel::warning, cat("MPI runs without Tutti, rank ", world_->rank, ": ", problem));
+      log(LogLevel::warning,
+          cat("MPI continues without Tutti, rank ", world_->rank, ": ", problem));
     }
     if (all_joined == 0) world_->communicator = {};
   }

@@ -173,7 +173,7 @@ std::vector<int> ServedWindow::ranks_of(MPI_Group group) const {
   std::iota(own.begin(), own.end(), 0);
   PMPI_Group_translate_ranks(group, count, own.data(), group_, ranks.data());
   if (std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end()) {
-    throw ClassedError(MPI_ERR_GROUP, "the group has ranks that the window has not");
+    throw ClassedError(MPI_ERR_GROUP, "the group contains ranks that are not in the window");
   }
   return ranks;
 }

@@ -161,15 +161,16 @@ const std::string& last_error() { return error_text; }
 void invalid(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
 
 void unsupported(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorCode::unsupported, what + " is not in Tutti's libnccl", {.remedy = remedy});
+  throw Error(ErrorCode::unsupported, what + " is not supported by Tutti's libnccl",
+              {.remedy = remedy});
 }
 
 namespace {
 
 [[noreturn]] void refuse_ended() {
-  throw Error(ErrorCode::invalid_argument, "there is no such communicator",
-              {.cause = "ncclCommDestroy or ncclCommAbort has ended it",
-               .remedy = "make no call on it after that"});
+  throw Error(ErrorCode::invalid_argument, "the communicator does not exist",
+              {.cause = "ncclCommDestroy or ncclCommAbort has released it",
+               .remedy = "make no further calls on it"});
 }
 
 std::shared_ptr<ncclComm> known(ncclComm_t comm) {
@@ -208,12 +209,12 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks) {
   Place place{};
   std::memcpy(&place, id.internal, sizeof place);
   if (std::memcmp(place.what, kWhat, sizeof kWhat) != 0) {
-    throw Error(ErrorCode::invalid_argument, "the ncclUniqueId was not made by this library",
-                {.cause = "it did not reach this rank whole, or another libnccl made it",
-                 .remedy = "hand the id of rank 0's ncclGetUniqueId to all ranks"});
+    throw Error(ErrorCode::invalid_argument, "the ncclUniqueId was not created by this library",
+                {.cause = "it reached this rank incomplete, or another libnccl created it",
+                 .remedy = "pass the id of rank 0's ncclGetUniqueId to all ranks"});
   }
   if (ranks < 1 || rank < 0 || rank >= ranks)
-    invalid(cat("there is no rank ", rank, " of ", ranks));
+    invalid(cat("rank ", rank, " is out of range for ", ranks, " ranks"));
   Job job = job_from_environment({.rank = rank,
                                   .size = ranks,
                                   .master_address = place.address,
@@ -225,8 +226,9 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks) {
     Fd listener(Listeners::of_process().release(place.token));
     if (ranks > 1) job.listen_fd = listener.release();  // a single rank does not need to listen
     if (job.listen_fd < 0 && ranks > 1) {
-      throw Error(ErrorCode::unsupported, "rank 0 is not where the ncclUniqueId was made",
-                  {.remedy = "call ncclGetUniqueId in rank 0's process, once for a communicator"});
+      throw Error(ErrorCode::unsupported,
+                  "rank 0 runs in another process than the one that created the ncclUniqueId",
+                  {.remedy = "call ncclGetUniqueId in rank 0's process, once per communicator"});
     }
   }
   auto comm = std::make_shared<ncclComm>();
@@ -300,7 +302,7 @@ void begin_group() {
 
 void end_group() {
   if (meetings.depth == 0) {
-    throw Error(ErrorCode::unsupported, "ncclGroupEnd without a ncclGroupStart");
+    throw Error(ErrorCode::unsupported, "ncclGroupEnd without an ncclGroupStart");
   }
   std::exception_ptr failure;
   const auto try_to = [&failure](const auto& action) {

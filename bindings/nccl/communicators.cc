@@ -59,7 +59,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return guarded([&] {
-    checked(comm, "where to put the communicator") = nullptr;
+    checked(comm, "the output pointer for the communicator") = nullptr;
     meet_others(comm, [=] { *comm = tutti::nccl::join(id, rank, ranks); });
   });
 }
@@ -73,15 +73,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
                                       ncclUniqueId* ids, ncclConfig_t*) {
   if (id_count < 1 || ids == nullptr) {
-    return failed(ErrorCode::invalid_argument, "ncclCommInitRankScalable without an id");
+    return failed(ErrorCode::invalid_argument, "ncclCommInitRankScalable needs an id");
   }
   return ncclCommInitRank(comm, ranks, ids[0], rank);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
-    checked(comms, "where to put the communicators");
-    if (count < 1) invalid(cat("there are no ", count, " devices"));
+    checked(comms, "the output pointer for the communicators");
+    if (count < 1) invalid(cat("invalid number of devices ", count));
     // collected before the group, because there may be none
     std::vector<tutti::cuda::Context> contexts;
     for (int rank = 0; rank < count; ++rank) {
@@ -115,13 +115,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommRevoke(ncclComm_t, int) {
-  return guarded([] { unsupported("ncclCommRevoke", "call ncclCommAbort, and make a new one"); });
+  return guarded(
+      [] { unsupported("ncclCommRevoke", "call ncclCommAbort, and create a new communicator"); });
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t*) {
   return guarded([&] {
     const Use own = use(comm);
-    checked(made, "where to put the communicator") = nullptr;
+    checked(made, "the output pointer for the communicator") = nullptr;
     const int number = ++own->splits;
     meet_others(own, [color, key, made, number](ncclComm& whole) {
       Communicator part = whole.communicator.split(color == NCCL_SPLIT_NOCOLOR ? -1 : color, key);
@@ -135,9 +136,9 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
                             ncclConfig_t*, int flags) {
   return guarded([&] {
     const Use own = use(comm);
-    checked(made, "where to put the communicator") = nullptr;
+    checked(made, "the output pointer for the communicator") = nullptr;
     if (flags != NCCL_SHRINK_DEFAULT) {
-      unsupported("NCCL_SHRINK_ABORT", "call ncclCommAbort, and make a new communicator");
+      unsupported("NCCL_SHRINK_ABORT", "call ncclCommAbort, and create a new communicator");
     }
     const std::vector<int> left = survivors(own->communicator, excluded, excluded_count);
     const int number = ++own->splits;
@@ -170,7 +171,7 @@ ncclResult_t ncclGroupEnd() {
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
-  return guarded([] { unsupported("ncclGroupSimulateEnd", "see `tutti explain --gpu`"); });
+  return guarded([] { unsupported("ncclGroupSimulateEnd", "use `tutti explain --gpu`"); });
 }
 
 // ---- errors
@@ -182,19 +183,19 @@ const char* ncclGetErrorString(ncclResult_t result) {
     case ncclUnhandledCudaError:
       return "CUDA failed";
     case ncclSystemError:
-      return "the operating system, or the network, refused something";
+      return "an operating system or network call failed";
     case ncclInternalError:
       return "a bug in Tutti";
     case ncclInvalidArgument:
-      return "an argument is wrong";
+      return "an argument is invalid";
     case ncclInvalidUsage:
-      return "the call is not supported, or does not fit the other ranks'";
+      return "the call is not supported, or does not match the other ranks' calls";
     case ncclRemoteError:
       return "another rank failed, or left";
     case ncclInProgress:
       return "in progress";
   }
-  return "no error code of NCCL's";
+  return "unknown NCCL error code";
 }
 
 const char* ncclGetLastError(ncclComm_t) { return tutti::nccl::last_error().c_str(); }
@@ -216,7 +217,7 @@ void ncclResetDebugInit() {}
 
 ncclResult_t ncclMemAlloc(void** memory, size_t size) {
   return guarded([&] {
-    checked(memory, "where to put the memory") = nullptr;
+    checked(memory, "the output pointer for the memory") = nullptr;
     auto made = Communicator::allocate_on_device<std::byte>(std::max<size_t>(size, 1));
     Allocations& all = Allocations::of_process();
     const std::lock_guard lock(all.mutex);
@@ -231,7 +232,7 @@ ncclResult_t ncclMemFree(void* memory) {
     if (memory == nullptr) return;
     Allocations& all = Allocations::of_process();
     const std::lock_guard lock(all.mutex);
-    if (all.memory.erase(memory) == 0) invalid("ncclMemFree of what ncclMemAlloc did not give");
+    if (all.memory.erase(memory) == 0) invalid("ncclMemFree: the memory is not from ncclMemAlloc");
   });
 }
 
@@ -252,7 +253,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
                                     ncclWindow_t* window, int) {
   return guarded([&] {
     const Use own = use(comm);
-    checked(window, "where to put the window") = nullptr;
+    checked(window, "the output pointer for the window") = nullptr;
     meet_others(own, [=](ncclComm& whole) {
       tutti::Registration made = whole.communicator.register_window(memory, bytes);
       if (!made) return;

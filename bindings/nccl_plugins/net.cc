@@ -36,7 +36,7 @@ const Interface& interface_of(int device) {
     return interfaces()[static_cast<size_t>(device)];
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no network device ", device, "; there are ", interfaces().size()));
+              cat("network device ", device, " does not exist: there are ", interfaces().size()));
 }
 
 // NCCL stores these objects as void*.
@@ -160,7 +160,7 @@ ncclResult_t register_memory(void*, void*, size_t, int type, void** memory) {
   return net([&] {
     *memory = nullptr;
     if (type == NCCL_PTR_HOST) return;
-    throw Error(ErrorCode::unsupported, "this network takes host memory only",
+    throw Error(ErrorCode::unsupported, "this network supports host memory only",
                 {.remedy = "leave NCCL_NET_GDR_LEVEL and the like unset: NCCL then copies"});
   });
 }
@@ -192,8 +192,9 @@ ncclResult_t receive(void* receiver, int n, void** data, Size* sizes, int* tags,
   return net([&] {
     *request = nullptr;
     if (n != 1) {
-      throw Error(ErrorCode::invalid_argument, cat("a receive of ", n, " messages at once"),
-                  {.cause = "this network says that it takes one (maxRecvs)"});
+      throw Error(ErrorCode::invalid_argument,
+                  cat("a receive of ", n, " messages at once is not supported"),
+                  {.cause = "this network reports maxRecvs = 1"});
     }
     *request =
         static_cast<Receiver*>(receiver)->post(data[0], static_cast<uint64_t>(sizes[0]), tags[0]);

@@ -43,7 +43,7 @@ std::string name_of_peer(const Streams& streams) {
   try {
     return bootstrap::peer_address(streams.at(0).get()).text();
   } catch (const Error&) {
-    return "a peer that has gone already";
+    return "a peer that has already gone";
   }
 }
 
@@ -87,7 +87,7 @@ void Link::fail_of_end(const std::string& peer, int error) {
   fail(ErrorCode::connection_lost,
        cat("the connection with ", peer, " broke: ", bootstrap::explain_close(error)),
        {.cause = "that process has ended, or its host or the network is down",
-        .remedy = "look at what that rank said last"});
+        .remedy = "check that rank's last output"});
 }
 
 void Link::throw_failure() const {
@@ -113,7 +113,7 @@ Transfer* Sender::offer(const void* memory, uint64_t bytes, int tag) {
     fail(ErrorCode::mismatch,
          cat("a message of ", bytes, " bytes for ", peer_, " (tag ", tag,
              ") is longer than the receive of ", post->bytes, " bytes that waits for it"),
-         {.cause = "the ranks call with different sizes",
+         {.cause = "the ranks called with different sizes",
           .remedy = "give all ranks the same count and type"});
     throw_failure();
   }
@@ -153,7 +153,7 @@ void Sender::take_post(const Post& post) {
   if (post.magic == Post().magic) {
     posts_.push_back(post);
   } else {
-    fail(ErrorCode::internal, cat(peer_, " sent something that is no post of a receive"));
+    fail(ErrorCode::internal, cat(peer_, " sent a malformed post of a receive"));
   }
 }
 
@@ -263,7 +263,7 @@ bool Receiver::place(ReceiveStream& stream) {
                     (!transfer->is_known || slice.total == transfer->bytes) &&
                     slice.offset <= slice.total && slice.bytes <= slice.total - slice.offset;
   if (!fits) {
-    fail(ErrorCode::internal, cat(peer_, " sent a part of a message that no receive waits for"));
+    fail(ErrorCode::internal, cat(peer_, " sent a slice for which no receive is posted"));
     return false;
   }
   transfer->bytes = slice.total;

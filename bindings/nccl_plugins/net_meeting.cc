@@ -56,9 +56,9 @@ Handle read_handle(const void* memory) {
   const bool sound = handle.magic == kMagic && handle.streams > 0 &&
                      handle.streams <= kMostStreams && handle.address.back() == 0;
   if (!sound) {
-    throw Error(ErrorCode::invalid_argument, "the handle to connect to is not one of Tutti's",
+    throw Error(ErrorCode::invalid_argument, "the connection handle was not created by Tutti",
                 {.cause = "the other rank uses another network plugin",
-                 .remedy = "set NCCL_NET_PLUGIN alike on all ranks"});
+                 .remedy = "set NCCL_NET_PLUGIN to the same value on all ranks"});
   }
   return handle;
 }

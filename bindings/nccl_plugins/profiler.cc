@@ -163,7 +163,7 @@ std::string Recording::write() {
   file.close();
   if (file) return file_name;
   throw system_error(cat("cannot write the trace ", file_name), errno != 0 ? errno : EIO,
-                     {.remedy = "let TUTTI_NCCL_PROFILE name a file in a directory you may write"});
+                     {.remedy = "set TUTTI_NCCL_PROFILE to a file in a writable directory"});
 }
 
 }  // namespace tutti::nccl

@@ -232,7 +232,7 @@ ncclResult_t end(void* context) {
   if (context == nullptr) return ncclSuccess;
   try_to([&] {
     const std::unique_ptr<Recording> recording(static_cast<Recording*>(context));
-    inform(NCCL_INIT, cat("the profile is in ", recording->write()));
+    inform(NCCL_INIT, cat("the profile was written to ", recording->write()));
   });
   return ncclSuccess;
 }

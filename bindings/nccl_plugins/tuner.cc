@@ -103,7 +103,7 @@ std::string find_gpu_class(std::string& why) {
   try {
     const std::string name = cuda::device_info(cuda::current_device()).name;
     if (const std::string_view gpu = gpu_class_of(name); !gpu.empty()) return std::string(gpu);
-    why = cat("there are no costs of the GPU '", name, "'; TUTTI_NCCL_GPU names others");
+    why = cat("the costs of the GPU '", name, "' are unknown; set TUTTI_NCCL_GPU to a known class");
   } catch (const Error& error) {
     why = error.what();
   }
@@ -123,11 +123,11 @@ const Algorithm& tree_within_host() {
 
 Tuner::Tuner(size_t ranks, size_t nodes) {
   std::string why;
-  if (nodes != 1) why = "it has several hosts";
-  if (ranks < 2 || ranks > kMostRanks) why = cat("it has ", ranks, " ranks");
+  if (nodes != 1) why = "the communicator spans several hosts";
+  if (ranks < 2 || ranks > kMostRanks) why = cat("the communicator has ", ranks, " ranks");
   const std::string gpu = why.empty() ? find_gpu_class(why) : std::string();
   if (gpu.empty()) {
-    inform(NCCL_TUNING, cat("what NCCL reckons stays for this communicator: ", why));
+    inform(NCCL_TUNING, cat("NCCL's own predictions are kept for this communicator: ", why));
     return;
   }
   ranks_ = static_cast<int>(ranks);
@@ -136,7 +136,7 @@ Tuner::Tuner(size_t ranks, size_t nodes) {
   planner_ = std::make_unique<GpuPlanner>(shape, costs, std::vector<const Algorithm*>(), kSlots);
   planner_of_ll128_ = std::make_unique<GpuPlanner>(shape, with_ll128(costs),
                                                    std::vector<const Algorithm*>(), kSlotsOfLL128);
-  inform(NCCL_TUNING, cat("ring and tree are reckoned for ", ranks, " GPUs of class ", gpu));
+  inform(NCCL_TUNING, cat("ring and tree are predicted for ", ranks, " GPUs of class ", gpu));
 }
 
 void Tuner::fill(ncclFunc_t function, size_t bytes, float* table, int algorithms, int protocols) {

@@ -68,10 +68,9 @@ std::string dtype_name(nb::handle array) {
   if (!nb::try_cast(array, readable, false)) {
     raise(TUTTI_INVALID_ARGUMENT,
           what +
-              " is no array whose memory can be had: it exports neither DLPack nor the buffer "
-              "protocol, or not with such elements. Pass a NumPy array of numbers in this "
-              "machine's byte order, or another array on the CPU; a tensor that records gradients "
-              "must be detached first");
+              " is not an array with accessible memory: it exports neither DLPack nor the buffer "
+              "protocol, or has unsupported elements. Pass a NumPy array of numbers in native byte "
+              "order, or another array on the CPU; detach a tensor that records gradients first");
   }
   if (readable.device_type() != nb::device::cpu::value) {
     raise(TUTTI_UNSUPPORTED, what + " is not in host memory: copy it to the CPU first");
@@ -79,10 +78,10 @@ std::string dtype_name(nb::handle array) {
   nb::ndarray<nb::ro, nb::c_contig> contiguous;
   if (!nb::try_cast(array, contiguous, false)) {
     raise(TUTTI_INVALID_ARGUMENT,
-          what + " is not contiguous (C order), and calls work on arrays where they lie. " +
+          what + " is not contiguous (C order), and calls access arrays in place. " +
               (access == Access::read
-                   ? "Pass a copy that is: numpy.ascontiguousarray(), tensor.contiguous()"
-                   : "Receive into a contiguous array and assign that"));
+                   ? "Pass a contiguous copy: numpy.ascontiguousarray(), tensor.contiguous()"
+                   : "Receive into a contiguous array and assign from it"));
   }
   raise(TUTTI_INVALID_ARGUMENT, what + " is read-only, but the call writes to it");
 }

@@ -54,8 +54,8 @@ tutti_comm_t* Communicator::handle() const {
   }
   if (of_another_process()) {
     raise(TUTTI_UNSUPPORTED,
-          "the communicator belongs to the process that this one was forked from: call "
-          "tutti.init() after the fork only, or start processes by 'spawn'");
+          "the communicator belongs to the parent of this forked process: call tutti.init() after "
+          "the fork, or start processes by 'spawn'");
   }
   return handle_;
 }

@@ -38,7 +38,7 @@ tutti_wire_t wire_from(const std::string& name) {
   }
   std::string known;
   for (const char* one : kWireFormats) known += (known.empty() ? "" : ", ") + std::string(one);
-  raise(TUTTI_INVALID_ARGUMENT, "'" + name + "' is no wire format: there are " + known);
+  raise(TUTTI_INVALID_ARGUMENT, "unknown wire format '" + name + "': expected one of " + known);
 }
 
 Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb::handle output,

@@ -81,7 +81,7 @@ def shape_of_rows(array: Array, count: int) -> tuple[int, ...]:
 
 
 def blocks(array: Array, size: int, counts: Sequence[int] | None) -> Sequence[int]:
-    """The rows of each rank's block of an array that consists of one for each."""
+    """Returns the rows of each rank's block, for an array with one block per rank."""
     if counts is not None:
         if len(counts) != size:
             raise Error(
@@ -99,7 +99,7 @@ def blocks(array: Array, size: int, counts: Sequence[int] | None) -> Sequence[in
 
 
 def counts_of(counts: Sequence[int] | None, array: Array) -> list[int] | None:
-    """Rows as elements."""
+    """Converts rows to elements."""
     if counts is None:
         return None
     width = math.prod(array.shape[1:])
@@ -119,5 +119,5 @@ class Message(NamedTuple):
 
 
 def message(source: int, tag: int, dtype: int, count: int) -> Message:
-    """From the numbers of the C interface."""
+    """Converts the numbers of the C interface."""
     return Message(source, tag, DTYPES[dtype], count)

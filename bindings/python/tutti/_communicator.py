@@ -52,7 +52,8 @@ def number_of_op(name: str) -> int:
     number = _NUMBER_OF_OP.get(name)
     if number is None:
         raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"{name!r} is no operator: there are {', '.join(OPS)}"
+            ErrorCode.INVALID_ARGUMENT,
+            f"unknown operator {name!r}: expected one of {', '.join(OPS)}",
         )
     return number
 

@@ -73,7 +73,9 @@ class Window:
     def bytes_of(self, rank: int) -> int:
         """Returns the size of a rank's part."""
         if not 0 <= rank < self._size:
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"there is no rank {rank}")
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT, f"rank {rank} is not in the range 0 to {self._size - 1}"
+            )
         return self._handle.bytes(rank)
 
     def put(self, array: Array, rank: int, offset: int = 0) -> None:
@@ -99,7 +101,8 @@ class Window:
         if dtype not in _SWAPPED:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
-                f"compare_and_swap has no {dtype!r}: there are {', '.join(_SWAPPED)}",
+                f"compare_and_swap does not support {dtype!r}: "
+                f"expected one of {', '.join(_SWAPPED)}",
             )
         numpy_type = np.dtype(dtype)
         mask = (1 << 8 * numpy_type.itemsize) - 1
@@ -149,6 +152,6 @@ class Window:
 
 @atexit.register
 def _close_all() -> None:
-    """Before the communicators (atexit's order is last in, first out)."""
+    """Runs before the communicators are closed: atexit is last in, first out."""
     for handle in list(_open):
         handle.close()

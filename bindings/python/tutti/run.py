@@ -25,7 +25,7 @@ def command_line(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Becomes `tutti run`."""
+    """Executes `tutti run`."""
     os.execv(TUTTI, command_line(sys.argv[1:]))
 
 

@@ -81,8 +81,8 @@ void Backend::abort() {
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
   const auto type = c10::typeMetaToScalarType(options.dtype());
   TORCH_CHECK(options.device().is_cpu(), "tutti: allocate_tensor: memory on ", options.device(),
-              " is not this backend's to give");
-  TORCH_CHECK(size >= 0, "tutti: allocate_tensor: ", size, " elements are impossible");
+              " is not supported by this backend");
+  TORCH_CHECK(size >= 0, "tutti: allocate_tensor: ", size, " elements are not a valid size");
   void* data = connection_->allocate(static_cast<size_t>(size) * c10::elementSize(type));
   return at::from_blob(
       data, {size}, [connection = connection_](void* memory) { connection->release(memory); },

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "crew.h"
+#include "callback_pool.h"
 #include "errors.h"
 
 namespace tutti::torch_backend {
@@ -61,7 +61,7 @@ void Call::ending() {
 
 void Call::settle() {
   if (!asked_before_end_) return;
-  Crew::instance().run([call = shared_from_this(), this] { complete(*future_); });
+  CallbackPool::instance().run([call = shared_from_this(), this] { complete(*future_); });
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Call::future() {

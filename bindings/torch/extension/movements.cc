@@ -34,7 +34,7 @@ std::vector<uint64_t> counts_of(const at::Tensor& tensor, const std::vector<int6
   const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
   std::vector<uint64_t> counts;
   for (const int64_t split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, "tutti: all_to_all: a split size of ", split);
+    TORCH_CHECK_VALUE(split >= 0, "tutti: all_to_all: negative split size ", split);
     counts.push_back(static_cast<uint64_t>(split * row * elements_in_each(tensor)));
   }
   return counts;

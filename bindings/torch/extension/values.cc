@@ -89,7 +89,7 @@ tutti_op_t op_of_truth(tutti_op_t op, const char* call) {
     case TUTTI_BXOR:
       return TUTTI_BXOR;
     default:
-      TORCH_CHECK(false, "tutti: ", call, ": truth values have no average; convert the tensor");
+      TORCH_CHECK(false, "tutti: ", call, ": booleans have no average; convert the tensor");
   }
 }
 

@@ -35,8 +35,8 @@ def _folder():
         state.update(source.read_bytes())
     cache = os.environ.get("TUTTI_TORCH_CACHE") or os.path.expanduser("~/.cache/tutti")
     if cache.startswith("~"):  # a user without a home directory, as in containers
-        raise ImportError("tutti.torch: the extension for torch is kept in the user's home, but this user has none; set "
-                          "TUTTI_TORCH_CACHE to a folder that can be written")
+        raise ImportError("tutti.torch: the extension is cached in the home directory, which this user lacks; set "
+                          "TUTTI_TORCH_CACHE to a writable directory")
     return Path(cache) / f"torch-{torch.__version__}-{state.hexdigest()[:16]}"
 
 
@@ -48,7 +48,7 @@ def _run(command):
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise ImportError(f"tutti.torch: {command[0]} is needed to compile the extension for torch "
+        raise ImportError(f"tutti.torch: {command[0]} is required to compile the extension for torch "
                           f"{torch.__version__}: install g++ 12 or later, or set CXX") from error
     if done.returncode != 0:
         raise ImportError(f"tutti.torch: compiling the extension failed: {' '.join(command)}\n{done.stderr[-4000:]}")
@@ -95,8 +95,8 @@ def build():
             folder.mkdir(parents=True, exist_ok=True)
             lock = open(folder / "lock", "w")  # the ranks of a host arrive here concurrently
         except OSError as error:
-            raise ImportError(f"tutti.torch: the extension for torch {torch.__version__} is kept in {folder}, which cannot be "
-                              f"made ({error.strerror}); set TUTTI_TORCH_CACHE to a folder that can be written") from error
+            raise ImportError(f"tutti.torch: the extension is cached in {folder}, which cannot be "
+                              f"created ({error.strerror}); set TUTTI_TORCH_CACHE to a writable directory") from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():

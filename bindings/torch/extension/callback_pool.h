@@ -11,11 +11,11 @@
 
 namespace tutti::torch_backend {
 
-class Crew {
+class CallbackPool {
  public:
-  static Crew& instance() {
-    static auto* const crew = new Crew;  // its threads may outlive static objects
-    return *crew;
+  static CallbackPool& instance() {
+    static auto* const pool = new CallbackPool;  // its threads may outlive static objects
+    return *pool;
   }
 
   void run(std::function<void()> job) {

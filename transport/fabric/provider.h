@@ -1,16 +1,16 @@
 // A fabric in this process: one driver that sends and receives for all communicators, and their
 // messages in flight. A communicator's FabricTransport is a Listener on it.
 //
-//     a message   -> its communicator's listener; kept, where that is not there yet
-//     an end      -> too, and is acknowledged: a rank leaves the job when its ends have been
+//     a message   -> its communicator's listener; kept if that is not attached yet
+//     an end      -> likewise, and is acknowledged: a rank leaves the job once its ends have been
 //
-// So of a rank that has left it is known how much it sent, and to whom.
+// So for a rank that has left, its peers know how many messages it sent them.
 //
-// Memory: a slot is its taker's until the last send from it is through, then the provider's again,
-// unless its memory was lent: then it stays with whoever made it. What has come (Arrival::data) is
-// the driver's, and the listener's to read until drop().
+// Memory: a slot belongs to its taker until the last send from it has completed, and then to the
+// provider again; lent memory stays with its owner. Received data (Arrival::data) belongs to the
+// driver, and may be read by the listener until drop().
 //
-// Threads: any, but what is marked "locked" under lock(). Listeners are called under it.
+// Threads: any, except that functions marked "locked" need lock(). Listeners are called under it.
 #pragma once
 
 #include <sys/types.h>

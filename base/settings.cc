@@ -25,90 +25,94 @@ constexpr std::array<std::string_view, 6> kOfTools = {"TUTTI_MPI_ABI",     "TUTT
 constexpr std::array kSettings = {
     SettingInfo{"TUTTI_TRANSPORT", SettingType::string, "auto",
                 "auto|shm|tcp|ucx|ofi|shm+tcp|shm+ucx|shm+ofi", true, false,
-                "data path: auto uses shared memory within a host, and between hosts UCX or "
-                "libfabric (ofi) if all have a network card for it, otherwise TCP; a single name "
-                "selects it for all pairs of ranks, shm+NAME for pairs of hosts only; UCX's own "
+                "transport. auto: shared memory within a host; between hosts UCX or libfabric "
+                "(ofi) if every host has a suitable network card, else TCP. A single name applies "
+                "to all pairs of ranks; shm+NAME applies NAME between hosts only. UCX's own "
                 "settings begin with UCX_, libfabric's with FI_"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
-                "all-reduce algorithm that replaces the automatic choice"},
+                "all-reduce algorithm; auto: the one with the lowest predicted time"},
     SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,
-                "colon-separated XML files in MSCCL's format with algorithms to import"},
+                "MSCCL XML files of algorithms to import, separated by colons"},
     SettingInfo{"TUTTI_TUNE_FILE", SettingType::string, "", "", false, false,
-                "measurements of `tutti tune`, read by rank 0; none: built-in defaults; empty: the "
-                "file in the user's cache directory"},
+                "file of measured costs (`tutti tune`), which rank 0 reads; none: default costs; "
+                "empty: a file in the user's cache folder"},
     SettingInfo{"TUTTI_DETERMINISTIC", SettingType::boolean, "0", "", true, false,
-                "use canonical algorithms only: the bits of a result depend on nothing but the "
-                "inputs and the number of ranks"},
+                "use only deterministic (canonical) algorithms: the bits of a result depend only "
+                "on the inputs and the number of ranks"},
     SettingInfo{"TUTTI_GPU_PROTOCOL", SettingType::string, "auto",
                 "auto|simple|lines|engines|staged", true, false,
-                "message protocol between GPUs: simple (slots with a flag), lines (a flag per "
-                "line), engines (copy engines) or staged (through host memory)"},
+                "protocol between GPUs: simple (kernels write slots, each with one flag), lines "
+                "(kernels write lines that contain their flags), engines (copy engines), staged "
+                "(through host memory), or auto (the fastest)"},
     SettingInfo{"TUTTI_PROGRESS_THREAD", SettingType::boolean, "0", "", false, false,
-                "run a thread per process that progresses calls while no thread waits for them, so "
-                "that they overlap with computation; it sleeps while no call is in flight"},
+                "run a progress thread per process, so that calls overlap with computation even if "
+                "no thread waits for them; the thread sleeps while no call is in flight"},
     SettingInfo{"TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
-                "seconds until a collective in flight aborts the communicator; 0 and inf: never"},
+                "timeout of a call in seconds, after which the communicator is aborted; 0 and inf: "
+                "no timeout"},
     SettingInfo{
         "TUTTI_UNEXPECTED_BYTES", SettingType::bytes, "64M", "", false, false,
-        "bytes of unexpected messages (which arrived before their receives) that a communicator "
-        "buffers; beyond that limit senders block until a thread waits for the matching receive"},
+        "maximum bytes of unexpected messages (received before a matching receive was posted) that "
+        "a communicator buffers; beyond it senders block until a thread waits for the receive"},
     SettingInfo{"TUTTI_LATE_WARNING", SettingType::seconds, "2", "", false, false,
-                "seconds of waiting for one rank, in three calls in a row, after which a warning "
-                "names that straggler; 0: never"},
+                "warn about a straggler: a rank for which others wait longer than this many "
+                "seconds in three consecutive calls; 0: never"},
     SettingInfo{
         "TUTTI_REPORT", SettingType::string, "", "", false, false,
-        "directory to which each rank writes its state and its last calls when a communicator is "
-        "aborted; `tutti top --report DIR` merges the files; empty: write none"},
+        "directory in which each rank writes a report (its state and last calls) when a "
+        "communicator is aborted; `tutti top --report DIR` analyzes them; empty: no reports"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
-                "seconds until ranks give up finding each other at startup"},
+                "timeout in seconds for all ranks to connect at startup"},
     SettingInfo{"TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
-                "seconds of silence after which a host, or the network to it, is considered down; "
-                "shorter outages only delay calls; if TUTTI_INTERFACE lists several interfaces, "
-                "the others are tried first, for the same time"},
+                "seconds without an answer after which a host or its network is considered down; "
+                "shorter outages only cost time. If TUTTI_INTERFACE lists several interfaces, the "
+                "others are then tried for the same time"},
     SettingInfo{"TUTTI_SPARES", SettingType::integer, "0", "0..", true, false,
-                "number of spare ranks, the last ones of the job, which replace failed ranks "
-                "(tutti_grow); `tutti run --spares` starts them"},
+                "number of spare ranks, the last ones of the job, which join after failures "
+                "(tutti_grow); set by `tutti run --spares`"},
     SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
-                "secret of the job, at least 128 bits; it authenticates peers and encrypts the "
-                "control channel"},
+                "secret shared by the ranks of one job, at least 128 bits; it authenticates peers "
+                "and encrypts the control channel"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
-                "file with mode 0600 that holds the token; ignored if TUTTI_TOKEN is set"},
+                "file of mode 0600 with the token, used if TUTTI_TOKEN is not set"},
     SettingInfo{
         "TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,
-        "accept a token of fewer than 128 bits, which an observer of one handshake can guess"},
+        "accept a token shorter than 128 bits, which an eavesdropper on one handshake can guess"},
     SettingInfo{
         "TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
-        "encrypt data sent over TCP (TLS 1.3, keyed by the token); the control channel is always "
+        "encrypt data over TCP (TLS 1.3, keyed by the token); the control channel is always "
         "encrypted if there is a token; auto: off (TUTTI_INTEGRITY detects corruption)"},
     SettingInfo{"TUTTI_INTEGRITY", SettingType::string, "auto", "auto|on|off", true, false,
-                "verify a 64-bit hash of each unencrypted TCP message, so that corruption is "
-                "reported as an error; auto: between hosts; on: within a host as well"},
+                "verify a 64-bit hash of each unencrypted message over TCP, so that corruption is "
+                "an error; auto: between hosts; on: also within a host"},
     SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
-                "file:/PATH: a shared file through which rank 0 publishes its address, instead of "
+                "file:/PATH: shared file in which rank 0 publishes its address, instead of "
                 "MASTER_ADDR and MASTER_PORT"},
-    SettingInfo{"TUTTI_INTERFACE", SettingType::string, "", "", false, false,
-                "network interfaces or addresses to listen on (eth0,eth1): TCP streams are spread "
-                "over them and fail over between them, and the first also carries the control "
-                "channel; empty: the interface that routes to rank 0"},
+    SettingInfo{
+        "TUTTI_INTERFACE", SettingType::string, "", "", false, false,
+        "network interface or address to listen on, or several (eth0,eth1): the TCP streams are "
+        "distributed over them, they replace each other after a failure, and the first one carries "
+        "the control channel; empty: the interface that routes to rank 0"},
     SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "1..", true, false,
-                "maximum number of children of a rank in the tree of the control channel"},
+                "number of children per rank in the tree of the control channel"},
     SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "0..", true, false,
-                "TCP connections per pair of ranks for collectives; 0: one per interface in "
+                "number of TCP connections between each pair of ranks; 0: one per interface in "
                 "TUTTI_INTERFACE"},
     SettingInfo{"TUTTI_NCCL_GPU", SettingType::string, "", "", false, false,
                 "GPU class (h100 ...) whose costs the NCCL tuner plugin uses; empty: from the "
                 "device's name"},
     SettingInfo{"TUTTI_NCCL_PROFILE", SettingType::string, "", "", false, false,
-                "trace file of the NCCL profiler plugin; each communicator and rank writes a file "
-                "of its own beside that name; empty: no trace"},
+                "trace file of the NCCL profiler plugin; each communicator and rank writes its own "
+                "file next to it; empty: no traces"},
     SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
-                "bind local ranks to cores (`tutti run`)"},
+                "binding of local ranks to cores by `tutti run`"},
     SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,
-                "topology used in place of this host's to group ranks, without binding them: "
-                "FILE.xml of lstopo, or synthetic:DESCRIPTION (of hwloc); empty: this host's own"},
+                "topology to group ranks by instead of this host's (ranks are not bound to it): "
+                "FILE.xml from lstopo, or synthetic:DESCRIPTION (hwloc); empty: this host's"},
     SettingInfo{"TUTTI_RACK", SettingType::string, "", "", false, false,
-                "switches above this host, outermost first, as in row2.rack7, by which hosts are "
-                "grouped; empty: from Slurm or a host file (rack=row2.rack7)"},
+                "position of this host in the network: the switches above it, outermost first "
+                "(row2.rack7), by which hosts are grouped; empty: from Slurm or a host file "
+                "(rack=row2.rack7)"},
     SettingInfo{"TUTTI_HOST", SettingType::string, "", "", false, false,
                 "name of this host in messages, set by `tutti run` to the name it was given; "
                 "empty: the kernel's host name"},
@@ -116,32 +120,34 @@ constexpr std::array kSettings = {
         "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
         "remote shell of `tutti run` and `tutti doctor --hosts`, called as RSH HOST COMMAND"},
     SettingInfo{"TUTTI_LAUNCH_FANOUT", SettingType::integer, "16", "1..", false, false,
-                "maximum number of hosts that `tutti run`, and each host in turn, contacts "
-                "directly; further hosts are reached through these"},
+                "maximum number of hosts that `tutti run`, and each of these hosts in turn, "
+                "connects to directly; further hosts are reached through them"},
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
-                false, "verbosity on standard error"},
-    SettingInfo{"TUTTI_FAULT", SettingType::string, "", "", false, false,
-                "comma-separated faults to inject in tests: kill|stall|truncate|swap|abort:RANK:N "
-                "at RANK's N-th message (from 1), or delay:RANK:N:MS, which delays that message by "
-                "MS milliseconds; swap exchanges two words of the next message over TCP"},
-    SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
-                "under `tutti mpi`: bytes per block below which calls stay with the MPI library; "
-                "auto: the sizes at which the MPI library measured faster"},
+                false, "log level of the messages on standard error"},
+    SettingInfo{
+        "TUTTI_FAULT", SettingType::string, "", "", false, false,
+        "faults to inject for tests, separated by commas: kill|stall|truncate|swap|abort:RANK:N at "
+        "RANK's N-th message (from 1), or delay:RANK:N:MS, which delays it by MS milliseconds; "
+        "swap exchanges two words of the next message over TCP"},
+    SettingInfo{
+        "TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
+        "with an MPI program (`tutti mpi`): smallest block size in bytes for Tutti; smaller calls "
+        "run in the MPI library; auto: the sizes at which Tutti was measured to be faster"},
     SettingInfo{"TUTTI_MPI_REPORT", SettingType::boolean, "0", "", false, false,
-                "under `tutti mpi`: rank 0 prints at MPI_Finalize which calls Tutti handled, which "
-                "it left to the MPI library, and why"},
+                "with an MPI program: at MPI_Finalize rank 0 prints which calls ran in Tutti, "
+                "which ran in the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
-                "instruction set of the kernels, including oneDNN's"},
+                "instruction set of the compute kernels, Tutti's and oneDNN's"},
     SettingInfo{"TUTTI_FIRST_CALL", SettingType::integer, "1", "1..", true, true,
-                "number of a communicator's first call, for tests of counter wrap-around"},
+                "sequence number of a communicator's first call, for tests of its overflow"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,
-                "location of this rank on its host, set by the launcher: numa:N,cache:N"},
+                "placement of this rank on its host by the launcher: numa:N,cache:N"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,
-                "listening socket that rank 0 inherits from the launcher"},
+                "file descriptor of the listening socket that rank 0 inherits from the launcher"},
     SettingInfo{"TUTTI_LAUNCHER_FD", SettingType::integer, "-1", "", false, true,
-                "pipe on which the launcher reports how ranks ended"},
+                "file descriptor of the pipe on which the launcher reports how ranks ended"},
     SettingInfo{"TUTTI_UNNEEDED_CODE", SettingType::integer, "0", "", false, true,
-                "exit code that identifies spares that were not needed"},
+                "exit code of spare ranks that were not needed"},
 };
 
 const SettingInfo* info_of(std::string_view name) {

@@ -1,4 +1,4 @@
-// The operator of a reduction, with its parameters.
+// How a collective combines its inputs: an operator and its parameters.
 #pragma once
 
 #include <array>
@@ -12,22 +12,22 @@
 
 namespace tutti {
 
-// An operator of the caller: computes dst[i] = a[i] op b[i] for `count` elements; dst may be a or
-// b. It must be associative, the same on every rank, and must not throw. It is called from
-// whichever thread makes progress, for any part of the buffers, whose alignment may be 8 bytes
-// only. 16- and 8-bit floats are passed in their own format, not as floats.
+// A user-defined operator: dst[i] = a[i] op b[i] for `count` elements. It must be associative, and
+// equal on every rank. dst may be a or b. It is called from whichever thread makes progress, for
+// any part of the buffers, and must not throw. 16- and 8-bit floats are passed as they are, not
+// converted to float. The pointers may be aligned to only 8 bytes.
 struct UserOp {
   using Function =
       std::function<void(void* dst, const void* a, const void* b, uint64_t count, DType dtype)>;
   Function combine;
-  // False: lower ranks are always the left operand, and only canonical algorithms are used.
+  // If false, lower ranks are always the left operand, and only canonical algorithms are used.
   bool commutative = true;
-  // Number of elements that form one value of the operator; it must divide the buffers' counts.
-  // Buffers are never split within a value, so values of any size can be combined.
+  // Number of consecutive buffer elements that form one value of the operator; counts are multiples
+  // of it. These elements are never separated, so values of any size can be combined.
   uint64_t width = 1;
-  // Identifies the operator, if the first is not null: operators with equal pairs are the same, so
-  // that calls with an operator constructed for each (a C function and its context) are compiled
-  // once. Otherwise an operator equals only itself.
+  // Identity of the operator if the first is not null: operators with equal identities are the
+  // same, so calls with a UserOp created per call are compiled once (for instance a C function and
+  // its context). Otherwise an operator equals only itself.
   std::array<const void*, 2> identity = {};
 
   bool same_as(const UserOp& other) const {
@@ -40,9 +40,9 @@ struct Reduction {
   Reduction() = default;
   Reduction(ReduceOp op) : op(op) {}  // NOLINT: an operator is a reduction
 
-  // The sum of factor * input, where each rank has its own factor. The factor is rounded to the
-  // accumulator type, the product to the element type. For integers the factor must be a whole
-  // number.
+  // Returns the sum of factor * input; each rank has its own factor. The factor is rounded to the
+  // type of the computation, the product to the element type. For integers the factor must be
+  // integral.
   static Reduction premul_sum(double factor) {
     Reduction reduction(ReduceOp::premul_sum);
     reduction.factor = factor;
@@ -55,8 +55,8 @@ struct Reduction {
   }
 
   ReduceOp op = ReduceOp::sum;
-  double factor = 1;                       // for premul_sum
-  std::shared_ptr<const UserOp> function;  // for user
+  double factor = 1;                       // premul_sum
+  std::shared_ptr<const UserOp> function;  // user
 
   uint64_t width() const { return function != nullptr ? function->width : 1; }
 };

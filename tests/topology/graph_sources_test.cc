@@ -219,9 +219,9 @@ TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
   };
   Graph graph;
   const std::string wide = "link_speed=\"16 GT/s\" link_width=\"16\"";
-  EXPECT_EQ(
-      warnings_of(host(wide, "200000"), &graph),
-      "tutti warning: topo.xml: it lists no GPUs: NCCL adds those that it finds when it runs\n");
+  EXPECT_EQ(warnings_of(host(wide, "200000"), &graph),
+            "tutti warning: topo.xml: the file lists no GPUs: NCCL adds those that it finds at run "
+            "time\n");
   EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::network), 25);
   EXPECT_THAT(warnings_of(host(wide, "1000000000"), &graph), HasSubstr("the slot's speed is used"));
   EXPECT_DOUBLE_EQ(slowest(graph, LinkClass::network), 24);

@@ -74,7 +74,7 @@ TEST(Driver, FindsKernels) {
   EXPECT_EQ(error_of([&] { allow_shared_bytes(fill, 1 << 30); }).first, ErrorCode::system);
   const auto missing = error_of([&] { gpu.module.function("nothing"); });
   EXPECT_EQ(missing.first, ErrorCode::unsupported);
-  EXPECT_TRUE(says(missing, "there is no kernel nothing"));
+  EXPECT_TRUE(says(missing, "CUDA kernel nothing is missing"));
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ TEST_F(ByHand, AWrongWorldSizeIsNamedOnBothSides) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port);
   Process second = rank(1, 3, port);
-  expect_failure(second, {"the world has 3 ranks", "says 2", "same WORLD_SIZE"});
+  expect_failure(second, {"a world of 3 ranks", "expects 2", "same WORLD_SIZE"});
   expect_failure(first, {"rank 1 (at 127.0.0.1) was started with WORLD_SIZE 3", "with 2"});
 }
 

@@ -151,7 +151,7 @@ TEST_F(JobTest, WhereTheLauncherPlacedIt) {
   settings().set("TUTTI_DOMAIN", "numa:1,cache:3");
   EXPECT_EQ(job_from_environment().domain, (Domain{.numa_node = 1, .cache = 3}));
   settings().set("TUTTI_DOMAIN", "upstairs");
-  EXPECT_THAT(failure(), HasSubstr("TUTTI_DOMAIN='upstairs' is no place on a host"));
+  EXPECT_THAT(failure(), HasSubstr("invalid location TUTTI_DOMAIN='upstairs'"));
 }
 
 TEST_F(JobTest, WhereItsHostIsInTheNetwork) {

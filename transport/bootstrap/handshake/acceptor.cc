@@ -238,7 +238,7 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   if (hello.size != world_size_ && !watches) {
     if (other_size_) other_size_(hello, guest.from);
     return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " expects a world of ", hello.size,
-                                           " ranks, this rank ", world_size_));
+                                           " ranks, this rank expects ", world_size_));
   }
   if (hello.rank < 0 || hello.rank >= world_size_) {
     return refuse(Refusal::rank_out_of_range,

@@ -49,8 +49,8 @@ Digest hmac(std::string_view key, const std::string& text) {
                                   "another MASTER_PORT"});
     case Refusal::wrong_size:
       throw Error(ErrorCode::bootstrap,
-                  cat(what, "this rank expects a world of ", hello.size, " ranks, ", whom, " ",
-                      verdict.size),
+                  cat(what, "this rank expects a world of ", hello.size, " ranks, ", whom,
+                      " expects ", verdict.size),
                   {.remedy = "start all ranks with the same WORLD_SIZE"});
     case Refusal::rank_out_of_range:
       throw Error(ErrorCode::bootstrap,

@@ -20,6 +20,9 @@
 // Failure: nothing throws after construction. A broken path is reported once to the owner of the
 // transport (Paths::Events). From then on its messages do not arrive; reserve() and other calls may
 // continue to succeed, but what they publish is dropped.
+#pragma once
+
+#include <cstddef>
 #include <span>
 #include <vector>
 

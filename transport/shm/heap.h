@@ -16,6 +16,7 @@
 //
 // A segment is freed when nothing in it is in use. A reader's mapping may outlive it, and then
 // shows zeros or later contents; readers discard such data (epoch check, ShmTransport::revoke).
+#pragma once
 
 #include <atomic>
 #include <cstddef>

@@ -13,6 +13,12 @@
 // reader's system has not confirmed, and opens another connection, on which the reader first sends
 // the number of bytes it has received from that sender and lane in total (a Position). The sender
 // continues from there. Only if that fails is the connection lost.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -10,6 +10,8 @@
 // other ranks are released when all have arrived, or as soon as rank 0 holds Job::most_held first
 // connections; from then on they wait at their own listeners. Rank 0 connects there as well if the
 // job cannot start ("failure"). A first connection that ends earlier counts as a death.
+#pragma once
+
 #include <map>
 #include <memory>
 #include <string>

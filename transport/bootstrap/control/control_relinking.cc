@@ -16,6 +16,9 @@
 // A link that was reset is re-established in the same way. A link that went silent is
 // re-established over the next rail if the two ranks have several, before either considers the
 // other dead.
+#include <algorithm>
+#include <utility>
+
 #include "base/network_timeout.h"
 #include "base/text.h"
 #include "transport/bootstrap/control/control_frames.h"

@@ -147,29 +147,28 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     }
     if (stream) break;
     if (error != 0 && error != EAGAIN) {
-      throw_death_or(
-          Error(ErrorCode::connection_lost,
-                cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
-                .cause = "that rank has ended, or a security module or sandbox separates the two processes",
-                 .remedy = "set TUTTI_TRANSPORT=tcp to run without shared memory"
-    }),
-          death);
+      throw_death_or(Error(ErrorCode::connection_lost,
+                           cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
+                           {.cause = "that rank has ended, or a security module or sandbox "
+                                     "separates the two processes",
+                            .remedy = "set TUTTI_TRANSPORT=tcp to run without shared memory"}),
+                     death);
+    }
+    if (deadline.passed()) throw late();
+    // the owner's queue is full, or it serves its maximum of guests
+    std::this_thread::sleep_for(pause);
   }
-  if (deadline.passed()) throw late();
-  // the owner's queue is full, or it serves its maximum of guests
-  std::this_thread::sleep_for(pause);
-}
-const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
-const bool asked =
-    write_exactly(stream, std::as_bytes(std::span(request)), deadline) == Transfer::complete;
-if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
-Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
-if (!descriptor) {
-  throw_death_or(Error(ErrorCode::connection_lost,
-                       cat(whom, " ended before it passed '", name, "' to ", "rank ", hello.rank)),
-                 death);
-}
-return descriptor;
+  const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
+  const bool asked =
+      write_exactly(stream, std::as_bytes(std::span(request)), deadline) == Transfer::complete;
+  if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
+  Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
+  if (!descriptor) {
+    throw_death_or(Error(ErrorCode::connection_lost, cat(whom, " ended before it passed '", name,
+                                                         "' to ", "rank ", hello.rank)),
+                   death);
+  }
+  return descriptor;
 }
 
 }  // namespace tutti::bootstrap

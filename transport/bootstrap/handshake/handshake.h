@@ -14,6 +14,11 @@
 // In the bootstrap and for observers of the job, the HMAC's key is the job's token, with the
 // incarnation if there is one. After the bootstrap it is derived from that key and the identity
 // that rank 0 gave the job, so that two jobs never accept connections from each other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>

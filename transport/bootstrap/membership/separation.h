@@ -10,6 +10,7 @@
 // members, and of these the last one. So if few hosts are cut off from many, the few leave. (A
 // minimum vertex cover would be exact; if a network is cut in two parts, both methods remove the
 // smaller part.) Of two members of one host the later one leaves.
+#pragma once
 
 #include <cstddef>
 #include <span>

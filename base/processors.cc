@@ -8,13 +8,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <string_view>
 #include <vector>
 
+#include "base/control_groups.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -24,32 +24,30 @@ namespace {
 constexpr std::string_view kQuota = " quota ";
 constexpr int kMostProcessors = 1 << 14;
 
-// Returns this process's group in the cgroup tree (v2); a container's own tree begins at "/".
-std::filesystem::path own_group() {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    if (line.starts_with("0::/")) return line.substr(3);
+// Returns the number of processors whose time the group's files allow; 0: no limit.
+double quota_of(const ControlGroup& group) {
+  double time = 0;
+  double period = 0;
+  if (group.is_first_version) {
+    std::ifstream times(group.path / "cpu.cfs_quota_us");  // -1: no limit
+    std::ifstream periods(group.path / "cpu.cfs_period_us");
+    times >> time;
+    periods >> period;
+  } else {
+    std::ifstream file(group.path / "cpu.max");  // "150000 100000", or "max 100000"
+    file >> time >> period;
   }
-  return "/";
+  return time > 0 && period > 0 ? time / period : 0;
 }
 
 // Returns the quota in processors; 0: none. A group's quota also covers its child groups.
 double quota() {
-  double time = 0;
-  double period = 0;
   double least = 0;
-  for (std::filesystem::path group = own_group();; group = group.parent_path()) {
-    std::ifstream v2("/sys/fs/cgroup" / group.relative_path() / "cpu.max");
-    if (v2 >> time >> period && period > 0) {  // "150000 100000", not "max 100000"
-      least = least == 0 ? time / period : std::min(least, time / period);
-    }
-    if (group == group.parent_path()) break;
+  for (const ControlGroup& group : control_groups("cpu")) {
+    const double own = quota_of(group);
+    if (own > 0) least = least == 0 ? own : std::min(least, own);
   }
-  if (least > 0) return least;
-  std::ifstream v1_time("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // -1: no quota
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_time >> time && v1_period >> period && time > 0 && period > 0) return time / period;
-  return 0;
+  return least;
 }
 
 // Returns the processors of the calling thread; if unknown, all that are online.

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Bytes that /proc/meminfo gives for `name`; 0 if it gives none.
+// Returns the bytes that /proc/meminfo reports for `name`, or 0.
 uint64_t memory_of(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -26,9 +26,9 @@ uint64_t memory_of(const std::string& name) {
   return 0;
 }
 
-// Nothing where the file has no number, as of a group without a limit.
+// Returns nullopt if the file has no number, as for a group without a limit.
 std::optional<uint64_t> bytes_in(const fs::path& path) {
-  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // the first version writes a huge number
+  constexpr uint64_t kNoLimit = uint64_t{1} << 60;  // v1 writes a huge number
   std::ifstream file(path);
   uint64_t bytes = 0;
   if (file >> bytes && bytes < kNoLimit) return bytes;

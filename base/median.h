@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Of an even number of them, the mean of the middle two; of none, 0.
+// Returns the mean of the middle two for an even count, 0 for an empty list.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kQuota = " quota ";
 constexpr int kMostProcessors = 1 << 14;
 
-// The time of how many processors the group's files allow; 0: no limit.
+// Returns the number of processors whose time the group's files allow; 0: no limit.
 double quota_of(const ControlGroup& group) {
   double time = 0;
   double period = 0;
@@ -40,7 +40,7 @@ double quota_of(const ControlGroup& group) {
   return time > 0 && period > 0 ? time / period : 0;
 }
 
-// In processors; 0: none. A group's quota holds for the groups in it, too.
+// Returns the quota in processors; 0: none. A group's quota also covers its child groups.
 double quota() {
   double least = 0;
   for (const ControlGroup& group : control_groups("cpu")) {
@@ -50,7 +50,7 @@ double quota() {
   return least;
 }
 
-// Those of the calling thread; all that are online, where the system does not tell.
+// Returns the processors of the calling thread; if unknown, all that are online.
 std::vector<int> own_affinity() {
   std::vector<int> own;
   const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(
@@ -64,7 +64,7 @@ std::vector<int> own_affinity() {
   return own;
 }
 
-// "0-3" of "0-3,8". What is not understood (from another version) adds nothing.
+// Parses "0-3" of "0-3,8". Unknown syntax (from another version) adds nothing.
 void add_range(std::string_view text, std::set<int>& processors) {
   int first = 0;
   const char* const end = text.data() + text.size();

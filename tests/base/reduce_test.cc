@@ -342,7 +342,7 @@ TEST(ReduceKernelTest, BitwiseOperationsNeedIntegers) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_NE(std::string(error.what()).find("bxor does not exist for bf16"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("bxor is not defined for bf16"), std::string::npos);
   }
 }
 

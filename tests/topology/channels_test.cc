@@ -158,7 +158,7 @@ TEST(Channels, NameRanksBetweenWhichThereIsNoWay) {
     (void)rings_of(graph);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no way from a to b"));
+    EXPECT_THAT(error.what(), HasSubstr("no path from a to b"));
   }
 }
 

@@ -240,7 +240,7 @@ struct BadFile {
 TEST(Networks, RefuseFilesWithLineAndReason) {
   const BadFile kBad[] = {
       {"", "line 1", "empty"},
-      {"hello world\n", "line 1", "no description"},
+      {"hello world\n", "line 1", "no known network format"},
       {"topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ tbd ]\nlatency: [ 1 ]\n", "line 3",
        "tbd"},
       {"topology: [ Ring ]\nnpus_count: [ 8, 2 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 2",
@@ -253,18 +253,18 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
       {"Nodes 8\nTiers 2\nTier 0\nRadix_Down 4\n", "line 4", "2 tiers"},
       {"Nodes 8\nTiers 1\nTier 0\nRadix_Down 4\nDownlink_speed_Gbps 1\n", "line 5", "room for 4"},
       {"Nodes 8\nTiers 1\nTier 0\nRadix_Dawn 4\n", "line 4", "Radix_Dawn"},
-      {"3 1 2\n0\n0 1 100Gbps 1000ns 0\n", "line 3", "promises 2 links"},
+      {"3 1 2\n0\n0 1 100Gbps 1000ns 0\n", "line 3", "declares 2 links"},
       {"3 1 2\n0\n0 1 100Gbps 1000ns 0\n0 9 100Gbps 1us 0\n", "line 4", "'9'"},
       {"3 1 1\n0\n0 1 quick 1000ns 0\n", "line 3", "quick"},
-      {"3 3 1\n0 1 2\n0 1 1Gbps 1ns 0\n", "line 1", "none is left"},
+      {"3 3 1\n0 1 2\n0 1 1Gbps 1ns 0\n", "line 1", "no node remains"},
       {"SwitchName=a Nodes=n[0-3\n", "line 1", "n[0-3"},
-      {"SwitchName=a Nodes=n0\nSwitchName=b Switches=c\n", "line 2", "no switch c"},
+      {"SwitchName=a Nodes=n0\nSwitchName=b Switches=c\n", "line 2", "undefined switch c"},
       {"SwitchName=a Nodes=n0\nSwitchName=b Nodes=n0\n", "line 2", "already"},
       {"SwitchName=a Nodes=n0\nSwitchName=b Switches=a\nSwitchName=c Switches=a\n", "line 3",
-       "beneath another already, in line 2"},
+       "below another one in line 2"},
       {"SwitchName=s Switches=a,a\nSwitchName=a Nodes=n0\n", "line 1", "already"},
       {"SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=c Nodes=n0\n", "line 1",
-       "beneath itself"},
+       "below itself"},
   };
   for (const BadFile& bad : kBad) {
     try {

@@ -319,7 +319,7 @@ TEST_F(Nccl, MistakesAreToldWithWhatWasWrong) {
   ncclComm_t comm = nullptr;
   ncclUniqueId id{};
   EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclInvalidArgument);
-  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("not made by this library"));
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("not created by this library"));
   EXPECT_STRNE(ncclGetErrorString(ncclRemoteError), ncclGetErrorString(ncclSuccess));
 }
 

@@ -169,7 +169,7 @@ TEST_P(NetFailuresTest, MistakesAreTold) {
   HandleBytes foreign{};
   void* sender = nullptr;
   EXPECT_EQ(net().connect(0, foreign, &sender), ncclInvalidArgument);
-  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("not one of Tutti's")));
+  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("not created by Tutti")));
 
   Bytes memory(100);
   void* request = nullptr;

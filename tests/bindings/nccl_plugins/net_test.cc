@@ -30,7 +30,7 @@ TEST_P(NetTest, TellsItsDevices) {
 
   EXPECT_EQ(net().properties(count, &told), ncclInvalidArgument);
   EXPECT_EQ(net().properties(-1, &told), ncclInvalidArgument);
-  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("there is no network device 1")));
+  EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("network device 1 does not exist")));
 }
 
 TEST_P(NetTest, MovesMessagesOfAllSizes) {

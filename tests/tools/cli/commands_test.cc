@@ -86,14 +86,14 @@ TEST_F(Commands, InfoShowsSettingsWithTheirOrigin) {
 
 TEST_F(Commands, InfoSaysWhatIsInTheClear) {
   const std::string by_default = run({"info"}).out;
-  EXPECT_THAT(by_default, HasSubstr("data over TCP: in the clear (TUTTI_ENCRYPT=auto); accidental "
-                                    "changes on the way are found between hosts"));
-  EXPECT_EQ(by_default.find("in the clear (TUTTI"), by_default.rfind("in the clear (TUTTI"));
+  EXPECT_THAT(by_default, HasSubstr("data over TCP: unencrypted (TUTTI_ENCRYPT=auto); accidental "
+                                    "corruption is detected between hosts"));
+  EXPECT_EQ(by_default.find("unencrypted (TUTTI"), by_default.rfind("unencrypted (TUTTI"));
   const std::string unchecked = run({"info"}, {{"TUTTI_INTEGRITY", "off"}}).out;
   EXPECT_THAT(unchecked, HasSubstr("by TCP's 16-bit checksum only (TUTTI_INTEGRITY=off)"));
   const std::string encrypted = run({"info"}, {{"TUTTI_ENCRYPT", "on"}}).out;
   EXPECT_THAT(encrypted, HasSubstr("data over TCP: encrypted and authenticated"));
-  EXPECT_THAT(encrypted, Not(HasSubstr("in the clear (TUTTI")));
+  EXPECT_THAT(encrypted, Not(HasSubstr("unencrypted (TUTTI")));
 }
 
 TEST_F(Commands, AMisspeltSettingIsWarnedAboutOnceWithTheNearest) {

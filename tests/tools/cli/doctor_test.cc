@@ -97,7 +97,7 @@ TEST_F(Doctor, OfThisHost) {
   const auto [report, result] = examine({});
   expect_no_errors(report);
   EXPECT_THAT(result.out, AllOf(HasSubstr("ok       hosts"), HasSubstr("no errors"),
-                                HasSubstr("data over TCP is in the clear (TUTTI_ENCRYPT=auto)")));
+                                HasSubstr("data over TCP is unencrypted (TUTTI_ENCRYPT=auto)")));
   EXPECT_THAT(result.err, IsQuiet());
   EXPECT_EQ(state(report, "connections"), "skipped");
   ASSERT_EQ(report["pairs"].size(), 2u);

@@ -91,14 +91,14 @@ TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
   };
   write("hf/model.safetensors", pointer);
   EXPECT_THAT(refusal({"import", path("hf"), path("a")}),
-              AllOf(HasSubstr("pointer of Git LFS"), HasSubstr("git lfs pull")));
+              AllOf(HasSubstr("Git LFS pointer"), HasSubstr("git lfs pull")));
   std::filesystem::rename(path("hf/model.safetensors"), path("hf/pytorch_model.bin"));
   EXPECT_THAT(refusal({"import", path("hf"), path("a")}),
               AllOf(HasSubstr("its weights in pytorch_model.bin alone"), HasSubstr("convert it")));
   EXPECT_THAT(refusal({"train", "--data", write("tokens.bin", pointer)}),
-              HasSubstr("pointer of Git LFS"));
+              HasSubstr("Git LFS pointer"));
   EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}),
-              HasSubstr("a pointer of Git LFS"));
+              HasSubstr("a Git LFS pointer"));
 }
 
 TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {

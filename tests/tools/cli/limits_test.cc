@@ -85,12 +85,12 @@ TEST_F(Limits, AFileWithoutAnEndIsRefused) {
     return result.err;
   };
   const auto too_large = [](const std::string& limit, const std::string& kind) {
-    return HasSubstr(cat("/dev/zero has more than the ", limit, " that ", kind, " may have"));
+    return HasSubstr(cat("/dev/zero exceeds the limit of ", limit, " for ", kind));
   };
   EXPECT_THAT(refusal({"train", "--config", "/dev/zero"}),
               too_large("16 MiB", "a run's configuration"));
   EXPECT_THAT(refusal({"chaos", "--plan", "/dev/zero", "true"}),
-              too_large("64 MiB", "a plan of faults"));
+              too_large("64 MiB", "a fault plan"));
   EXPECT_THAT(refusal({"run", "-n", "1", "--hostfile", "/dev/zero", "true"}),
               too_large("16 MiB", "a list of hosts"));
   EXPECT_THAT(refusal({"train", "--data", "/dev/zero"}),

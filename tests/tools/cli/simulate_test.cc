@@ -373,7 +373,7 @@ TEST_F(Simulate, SaysWhatIsWrong) {
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "host1-switch"}),
               HasSubstr("cut off"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "nothing"}),
-              HasSubstr("no link or node named 'nothing'"));
+              HasSubstr("unknown link or node 'nothing'"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--ranks", "9"}),
               HasSubstr("room for 4 ranks"));
   EXPECT_THAT(error({"all_reduce", "--topology", "swich:4"}), HasSubstr("did you mean switch"));

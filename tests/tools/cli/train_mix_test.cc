@@ -157,7 +157,7 @@ TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--mix", write("bad", "b\nm\nmm\n")}, {"\"mm\"", "bad, line 3"});
   expect_refused({"--tp", "2", "--mix", write("empty", "\n")}, {"no layers", "empty"});
   expect_refused({"--tp", "2", "--mix", write("large", std::string(2 << 20, ' '))},
-                 {"large", "a mix of layers"});
+                 {"large", "a layer mix"});
   expect_refused({"--mix", "b,m,b"}, {"--mix has no effect without --tp"});
   expect_refused({"--tp", "8"}, {"the 6 outputs of layer 1", "8 ranks", "give b for this layer"});
   expect_refused({"--tp", "2", "--sp"}, {"--sp has no effect without --model gpt2"});

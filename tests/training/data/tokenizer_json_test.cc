@@ -206,7 +206,7 @@ TEST_F(TokenizerJsonTest, NamesWhatItDoesNotKnow) {
   expect_refused(changed([](Json& json) { json["model"]["merges"] = Json::array({"a b c"}); }),
                  "not of two tokens");
   expect_refused(changed([](Json& json) { json["pre_tokenizer"] = nullptr; }), "byte_fallback");
-  expect_refused(Json::array({1}), "an array is where an object should be");
+  expect_refused(Json::array({1}), "expected an object, found an array");
   EXPECT_THAT(error_of([&] { read_tokenizer_json(path("absent")); }), HasSubstr(path("absent")));
   EXPECT_THAT(error_of([&] { read_tokenizer_json(write("bad", "{")); }), HasSubstr("parse error"));
 }

@@ -85,7 +85,7 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   intruder.init_timeout = kShort;
   EXPECT_THAT(failure_of(intruder),
               AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
-                    HasSubstr("refused this rank: it was started with another token")));
+                    HasSubstr("refused this rank: it uses another token")));
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
   EXPECT_EQ(zero.get(), "");
 }
@@ -126,7 +126,7 @@ TEST(Refusal, ADuplicateRank) {
   }
   auto failure = first_failure.get_future();
   ASSERT_EQ(failure.wait_for(kPatience), std::future_status::ready);
-  EXPECT_THAT(failure.get(), HasSubstr("it has a rank 1 already"));
+  EXPECT_THAT(failure.get(), HasSubstr("rank 1 is already connected"));
   EXPECT_EQ(failure_of(rendezvous.job(2, 3)), "");
   EXPECT_EQ(zero.get(), "");
   twins.clear();
@@ -193,7 +193,7 @@ TEST(Missing, ASilentRankZeroIsNamed) {
   LocalRendezvous listens_only;
   Job job = listens_only.job(1, 2);
   job.init_timeout = std::chrono::milliseconds(200);
-  EXPECT_THAT(failure_of(job), HasSubstr("took the connection but said nothing"));
+  EXPECT_THAT(failure_of(job), HasSubstr("accepted the connection but sent nothing"));
 }
 
 TEST(Missing, RankZeroMayComeLast) {
@@ -302,7 +302,7 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
   Job hasty = local_job(1, 2, file, "token");
   hasty.init_timeout = std::chrono::milliseconds(200);
   EXPECT_THAT(failure_of(hasty), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
-                                       HasSubstr("started with another token")));
+                                       HasSubstr("uses another token")));
   auto one = in_background(local_job(1, 2, file, "token"));
   EXPECT_EQ(failure_of(local_job(0, 2, file, "token")), "");
   EXPECT_EQ(one.get(), "");
@@ -379,9 +379,9 @@ TEST(Rendezvous, ThatTellsNothingIsSaid) {
   Job job = local_job(1, 2, std::string(), "token");
   job.rendezvous = std::make_shared<StoreInMemory>();
   job.init_timeout = std::chrono::milliseconds(100);
-  EXPECT_THAT(failure_of(job), HasSubstr("the rendezvous does not tell yet where rank 0 is"));
+  EXPECT_THAT(failure_of(job), HasSubstr("the rendezvous does not have rank 0's address yet"));
   job.rendezvous->set(bootstrap::kRankZeroKey, "nonsense");
-  EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is no address of rank 0"));
+  EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is not an address of rank 0"));
 }
 
 TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {
@@ -443,7 +443,7 @@ TEST(Verdict, NeedsAProof) {
   } catch (const NotThisJob&) {
     ADD_FAILURE() << "rank 0 knows the token";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("it has a rank 1 already"));
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 is already connected"));
   }
 }
 

@@ -393,8 +393,8 @@ TEST(Descriptors, ThatThisProcessHasNoRoomForAreNotBlamedOnThePeer) {
   });
   job.wait_until_all_are_there();
   job.order(1);
-  EXPECT_THAT(job.line_from(1),
-              AllOf(HasSubstr("this process has as many open files"), HasSubstr("ulimit -n")));
+  EXPECT_THAT(job.line_from(1), AllOf(HasSubstr("this process has reached its limit of open files"),
+                                      HasSubstr("ulimit -n")));
   job.order(0);
 }
 

@@ -157,7 +157,7 @@ TEST(Disagreement, AboutTheSizeOfTheWorldEndsAllRanks) {
     EXPECT_TRUE(outcome.soon);
   }
   const Outcome outcome = two.get();
-  EXPECT_THAT(outcome.text, HasSubstr("this rank says the world has 3 ranks"));
+  EXPECT_THAT(outcome.text, HasSubstr("this rank expects a world of 3 ranks"));
   EXPECT_TRUE(outcome.soon);
 }
 
@@ -176,7 +176,7 @@ TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
   auto one = join_in_background(rendezvous.job(1, 3));
   auto twin = join_in_background(rendezvous.job(1, 3));
   EXPECT_THAT(failure.get(), AllOf(HasSubstr("2 of 3 did not arrive"),
-                                   HasSubstr("of rank 1 there was more than one")));
+                                   HasSubstr("of rank 1 more than one process was started")));
 }
 
 // A job in which rank 0 holds only rank 1, its only child: the others wait at their own listeners.

@@ -152,7 +152,7 @@ TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
             ADD_FAILURE() << "rank " << rank << " takes a link of a rank that was given up";
           } catch (const Error& error) {
             EXPECT_EQ(error.code(), ErrorCode::connection_lost);
-            EXPECT_THAT(error.what(), HasSubstr("given up"));
+            EXPECT_THAT(error.what(), HasSubstr("excluded"));
           }
         }
       });
@@ -164,7 +164,7 @@ TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
       [&](Control& control, RecordingClient& client) {
         const Error error = client.wait_for_abort();
         EXPECT_EQ(error.rank(), kPlayed) << error.what();
-        EXPECT_THAT(error.what(), HasSubstr("is given up: it cannot reach rank 0"));
+        EXPECT_THAT(error.what(), HasSubstr("is excluded from the job: it cannot reach rank 0"));
         for (int rank = 0; rank < kPlayed; ++rank) EXPECT_FALSE(control.has_died(rank));
       },
       [&](Membership& membership) {

@@ -95,7 +95,7 @@ TEST(Rails, ThatARankDoesNotHaveEndItByName) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bootstrap);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("TUTTI_INTERFACE names 'no-such-rail'"),
-                                    HasSubstr(host_name()), HasSubstr("remedy: see `ip address`")));
+                                    HasSubstr(host_name()), HasSubstr("remedy: run `ip address`")));
   }
 }
 

@@ -179,7 +179,7 @@ TEST(Address, ThatAnotherJobKeepsIsSaid) {
   job.init_timeout = std::chrono::seconds(3);
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(failure_of(job), AllOf(HasSubstr("rank 1 did not find rank 0 within 3 s"),
-                                     HasSubstr("started with another token")));
+                                     HasSubstr("uses another token")));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("still looking for rank 0"), HasSubstr("another token")))
       << "not only at the end";

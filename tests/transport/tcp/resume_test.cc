@@ -98,7 +98,7 @@ TEST(ResumedConnection, IsNotWhereBytesWereConfirmedThatDidNotArrive) {
   Talk talk(network, std::vector<size_t>(10, 200 << 10));
   talk.hold();
   ASSERT_EQ(network.lost().size(), 1U);
-  EXPECT_NE(network.lost().front().find("bytes got lost"), std::string::npos);
+  EXPECT_NE(network.lost().front().find("bytes were lost"), std::string::npos);
 }
 
 TEST(ResumedConnection, IsNotOfAPeerThatHasGone) {

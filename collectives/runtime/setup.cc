@@ -118,8 +118,8 @@ Paths::Events CommunicatorImpl::path_events() {
   events.corrupted = [this](int peer, const std::string& text) {
     raise_everywhere(Error(
         ErrorCode::corrupted,
-        cat("what ", describe(peer), " sent to ", describe(rank_),
-            " was changed on the way: ", text),
+        cat("data from ", describe(peer), " to ", describe(rank_),
+            " was corrupted in transit: ", text),
         {.cause = "a network card, switch, driver or offload between the two hosts damages "
                   "packets in a way that TCP's checksum does not show, memory of one of the two "
                   "is faulty, or the program wrote to a buffer while it was being sent",

@@ -131,7 +131,7 @@ TEST_F(OnTheWire, AChangedBitIsAnErrorAndNoResult) {
   const Proxy proxy(rendezvous_.port(), flip);
   const auto errors = send(jobs(true), proxy);
   ASSERT_TRUE(errors[0].has_value());
-  EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr("changed on the way"), HasSubstr("rank 1")));
+  EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr("corrupted in transit"), HasSubstr("rank 1")));
   EXPECT_EQ(errors[0]->code(), ErrorCode::corrupted);
 }
 
@@ -184,7 +184,7 @@ TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
       EXPECT_EQ(error->code(), ErrorCode::corrupted);
       EXPECT_EQ(error->rank(), 1);
       EXPECT_THAT(error->what(),
-                  AllOf(HasSubstr("rank 1"), HasSubstr("changed on the way"), HasSubstr("hash"),
+                  AllOf(HasSubstr("rank 1"), HasSubstr("corrupted in transit"), HasSubstr("hash"),
                         HasSubstr("127.0.0.1"), HasSubstr("likely cause"), HasSubstr("remedy")));
     }
   }
@@ -221,7 +221,7 @@ TEST_F(OnTheWire, AForgedDeathIsNotBelieved) {
     });
     ASSERT_TRUE(errors[0].has_value());
     EXPECT_THAT(errors[0]->what(),
-                HasSubstr(token.empty() ? "says the attacker" : "changed on the way"));
+                HasSubstr(token.empty() ? "says the attacker" : "corrupted in transit"));
   }
 }
 

@@ -97,8 +97,7 @@ TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
               AllOf(HasSubstr("its weights in pytorch_model.bin alone"), HasSubstr("convert it")));
   EXPECT_THAT(refusal({"train", "--data", write("tokens.bin", pointer)}),
               HasSubstr("Git LFS pointer"));
-  EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}),
-              HasSubstr("a Git LFS pointer"));
+  EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}), HasSubstr("a Git LFS pointer"));
 }
 
 TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {

@@ -10,9 +10,9 @@ namespace {
 void describe(Schema& schema, ConvnetConfig& config) {
   schema.add("filters", config.filters, "channels of each convolution");
   schema.add("strides", config.strides, "stride of each convolution (default: 2)");
-  schema.add("kernel", config.kernel, "height and width of the convolutions' windows");
+  schema.add("kernel", config.kernel, "height and width of the convolution kernels");
   schema.add("widths", config.widths, "width of each hidden fully connected layer");
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<ConvnetConfig> kConvnet{"model", "kind", "convnet", describe};
@@ -25,13 +25,14 @@ std::vector<NetworkLayer> layers_of(const ConvnetConfig& config) {
   if (config.kernel > kMostOfAWindow) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a convolution's windows cannot have a height and width of ", config.kernel),
-                {.where = "--kernel", .remedy = cat("give at most ", kMostOfAWindow)});
+                {.where = "--kernel", .remedy = cat("use at most ", kMostOfAWindow)});
   }
   if (!config.strides.empty() && config.strides.size() != config.filters.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the model has ", config.filters.size(), " convolutions and ",
-                    config.strides.size(), " strides"),
-                {.where = "--strides", .remedy = "give each convolution a stride, or none one"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the model has ", config.filters.size(), " convolutions and ", config.strides.size(),
+            " strides"),
+        {.where = "--strides", .remedy = "specify a stride for each convolution, or no strides"});
   }
   std::vector<NetworkLayer> layers;
   for (size_t i = 0; i < config.filters.size(); ++i) {

@@ -211,7 +211,7 @@ std::string refusal(const PerceptronConfig& config, int ranks) {
 
 TEST(Mixes, NeedALetterForEachLayer) {
   EXPECT_THAT(refusal(uneven({LayerSplit::batch, LayerSplit::model}), 2),
-              AllOf(HasSubstr("the mix has 2 layers, and the model 3"), HasSubstr("--mix b,m"),
+              AllOf(HasSubstr("the mix has 2 layers, but the model has 3"), HasSubstr("--mix b,m"),
                     HasSubstr("give 3 letters")));
   EXPECT_LT(refusal(uneven(Mix(9999, LayerSplit::batch)), 2).size(), 300u);
 }

@@ -398,7 +398,7 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
          TinyRank(job, run);
        })) {
     ASSERT_TRUE(error);
-    EXPECT_NE(std::string(error->what()).find("is cut for another mesh"), std::string::npos);
+    EXPECT_NE(std::string(error->what()).find("is sharded for a different mesh"), std::string::npos);
   }
 }
 
@@ -412,7 +412,7 @@ TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
            TinyRank(job, run).step();
          })) {
       ASSERT_TRUE(error);
-      refusals += std::string(error->what()).find("works on whole matrices") != std::string::npos;
+      refusals += std::string(error->what()).find("updates whole matrices") != std::string::npos;
     }
     EXPECT_GE(refusals, 1);
   }

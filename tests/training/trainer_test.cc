@@ -521,7 +521,7 @@ TEST_F(Checkpoints, AreExportedToStartOthersFrom) {
   GptConfig wider = testing::tiny_gpt();
   wider.width = 64;
   expect_refused([&](const Job& job) { train_as_rank(job, fresh, {}, wider); },
-                 "of another shape are wte.weight");
+                 "the shape differs for wte.weight");
 }
 
 }  // namespace

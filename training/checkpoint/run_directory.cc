@@ -62,7 +62,7 @@ void check_nothing(const Checkpoint&) {}
 ChosenStep chosen(const std::string& directory, const RunStart& start, const StepCheck& check) {
   std::error_code error;
   if (fs::is_directory(directory, error)) return choose_step(directory, start.step, check);
-  throw Error(ErrorCode::invalid_argument, cat("no directory ", directory, " to resume"),
+  throw Error(ErrorCode::invalid_argument, cat("there is no directory ", directory, " to resume"),
               {.remedy = "check the path, or remove --resume to start a new run there"});
 }
 

@@ -269,7 +269,7 @@ def test_a_configuration_is_what_options_are(text):
         ({"data": None}, "--data is required"),
         ({"json": "file"}, "there is no option --json"),
         ({"help": True}, "only a command line"),
-        ({"dp": 2}, "1 rank does not make a mesh"),
+        ({"dp": 2}, "1 rank does not form a mesh"),
         ({"untied": "maybe"}, "--untied"),
         ({"untied": 2**70}, "--untied"),
     ],

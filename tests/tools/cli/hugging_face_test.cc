@@ -222,15 +222,15 @@ TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {
     EXPECT_EQ(result.code, 1) << directory;
     return result.err;
   };
-  EXPECT_THAT(export_to(path("run"), path("run")), HasSubstr("holds the run"));
-  EXPECT_THAT(export_to(step, path("run")), HasSubstr("holds the run"));
-  EXPECT_THAT(export_to(step, path("link")), HasSubstr("holds the run"));
-  EXPECT_THAT(export_to(path("run"), path(".")), HasSubstr("holds the run"));
-  EXPECT_THAT(export_to(path("run"), step), HasSubstr("lies in the run"));
-  EXPECT_THAT(export_to(path("run"), path("run/hf")), HasSubstr("lies in the run"));
+  EXPECT_THAT(export_to(path("run"), path("run")), HasSubstr("contains the run"));
+  EXPECT_THAT(export_to(step, path("run")), HasSubstr("contains the run"));
+  EXPECT_THAT(export_to(step, path("link")), HasSubstr("contains the run"));
+  EXPECT_THAT(export_to(path("run"), path(".")), HasSubstr("contains the run"));
+  EXPECT_THAT(export_to(path("run"), step), HasSubstr("is inside the run"));
+  EXPECT_THAT(export_to(path("run"), path("run/hf")), HasSubstr("is inside the run"));
   EXPECT_THAT(
       export_to(path("run"), path("precious")),
-      AllOf(HasSubstr("no export has written: \"sub\""), HasSubstr("name a new directory")));
+      AllOf(HasSubstr("no export wrote: \"sub\""), HasSubstr("use a new directory")));
   EXPECT_EQ(read(path("precious/sub/thesis.txt")), "years of work");
   expect_good({"evaluate", path("run"), "--data", data_});
   expect_good({"export", path("run"), path("hf"), "--max-shard-size", "8K"});
@@ -251,7 +251,7 @@ TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {
   EXPECT_FALSE(std::filesystem::exists(path("hf")));
   const Result sampled = run({"sample", path("mlp")});
   EXPECT_EQ(sampled.code, 1);
-  EXPECT_THAT(sampled.err, HasSubstr("no language model"));
+  EXPECT_THAT(sampled.err, HasSubstr("not a language model"));
 }
 
 }  // namespace

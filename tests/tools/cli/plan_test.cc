@@ -161,7 +161,7 @@ TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run(layouts("lama3-8b", "dgx-h100")).err, HasSubstr("did you mean llama3-8b?"));
   EXPECT_THAT(run(layouts("gpt2", "8xZ9, PCIe 32")).err, HasSubstr("'Z9' computes is not known"));
   EXPECT_THAT(run_with(layouts("gpt2", "dgx-h100"), {"--tp", "5"}).err,
-              HasSubstr("no layout of 8 processors is legal"));
+              HasSubstr("no layout of 8 processors is valid"));
   EXPECT_THAT(run({"plan", "--budget", "much"}).err, HasSubstr("no number of operations"));
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--predict", "x.csv"}).err,
               HasSubstr("give one of"));
@@ -219,7 +219,7 @@ TEST_F(Plan, OfThisHostTakesOddQuestions) {
     return words;
   };
   EXPECT_THAT(planned(with(gpt, {"--ranks", "2", "--tp", "65536", "--pp", "65536"})).err,
-              HasSubstr("no multiple of dp x tp x cp x pp"));
+              HasSubstr("not a multiple of the given dp x tp x cp x pp"));
   EXPECT_THAT(planned(with(gpt, {"--ranks", "300"})).err, HasSubstr("more than the 256"));
   const Result interleaved =
       planned(with(gpt, {"--ranks", "2", "--pp", "2", "--schedule", "interleaved"}));

@@ -78,9 +78,9 @@ TEST_F(SimulateSync, SaysWhatIsWrongWithAWayToKeepTogether) {
     more.insert(more.end(), {"--sync", way, "--gradient-bytes", "1M"});
     return error(more);
   };
-  EXPECT_THAT(of_way("allreduce,sometimes"), HasSubstr("kept together by \"sometimes\""));
-  EXPECT_THAT(of_way(""), HasSubstr("kept together by \"\""));
-  EXPECT_THAT(of_way("ps:4"), HasSubstr("leaves none that computes"));
+  EXPECT_THAT(of_way("allreduce,sometimes"), HasSubstr("invalid synchronization \"sometimes\""));
+  EXPECT_THAT(of_way(""), HasSubstr("invalid synchronization \"\""));
+  EXPECT_THAT(of_way("ps:4"), HasSubstr("leaves no rank that computes"));
   EXPECT_THAT(of_way("ps", {"--straggler", "4:x4"}), HasSubstr("there is no rank 4"));
   EXPECT_THAT(of_way("ps", {"--straggler", "1:x0"}), HasSubstr("is no straggler"));
   EXPECT_THAT(of_way("ps", {"--forward-us", "1,2"}), HasSubstr("each rank computes the whole"));

@@ -382,7 +382,7 @@ TEST_F(Simulate, SaysWhatIsWrong) {
               HasSubstr("no rank 9"));
   EXPECT_THAT(
       error({"all_reduce", "--topology", "ring:20000", "--algorithm", "ring", "--jitter", "5"}),
-      AllOf(HasSubstr("the limit is"), HasSubstr("let the algorithm be chosen")));
+      AllOf(HasSubstr("the limit is"), HasSubstr("let Tutti choose the algorithm")));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class Tokenize : public Cli {
 
 TEST_F(Tokenize, NothingToLearnIsRefused) {
   expect_refused({"--data", write("blank.jsonl", "\n\n")},
-                 {"nothing is left to learn", "the texts are empty"});
+                 {"no training tokens are left", "the texts are empty"});
 }
 
 TEST_F(Tokenize, BytesAndAValidationFile) {
@@ -59,8 +59,8 @@ TEST_F(Tokenize, LeavesTheTextThere) {
   const std::string text = write("text", "0123456789");
   std::filesystem::create_symlink(text, path("link"));
   for (const std::string& name : {text, path("link"), path("./text")}) {
-    expect_refused({"--data", text, "--out", name}, {"would take its own place", text});
-    expect_refused({"--data", text, "--validation-out", name}, {"would take its own place"});
+    expect_refused({"--data", text, "--out", name}, {"would overwrite that file", text});
+    expect_refused({"--data", text, "--validation-out", name}, {"would overwrite that file"});
   }
   EXPECT_EQ(read(text), "0123456789");
 }
@@ -142,7 +142,7 @@ TEST_F(Tokenize, ReadsParquetAndArrow) {
   }
   std::filesystem::remove(path("out.bin"));
   expect_refused({"--data", path("a.parquet"), "--python", python, "--field", "n"},
-                 {"no column of texts \"n\"", "text (string), n (int64), meta (struct"});
+                 {"no text column \"n\"", "text (string), n (int64), meta (struct"});
   expect_refused({"--data", path("a.parquet"), "--python", path("absent")},
                  {"cannot start", path("absent"), "--python"});
   expect_refused({"--data", write("b.parquet", "text"), "--python", python}, {path("b.parquet")});

@@ -87,7 +87,7 @@ TEST_F(TrainImages, WrongGridsAreRefused) {
   for (const char* grid : {"2", "2x", "x2", "0x2", "-1x2", "2xx1", "2x1x1", "1025x1", ""}) {
     EXPECT_THAT(of_images(grid), HasSubstr("[--spatial]")) << grid;
   }
-  EXPECT_THAT(of_images("3x1"), HasSubstr("2 ranks do not make a grid of 3 x 1"));
+  EXPECT_THAT(of_images("3x1"), HasSubstr("2 ranks do not form a grid of 3 x 1"));
   EXPECT_THAT(refusal({"--data", write_text(), "--ranks", "2", "--spatial", "2x1"}),
               HasSubstr("a model mlp are not cut over a grid of ranks"));
   EXPECT_THAT(refusal({"--model", "unet", "--data", "shapes:1x1"}), HasSubstr("[--data]"));

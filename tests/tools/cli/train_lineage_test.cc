@@ -127,7 +127,7 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   refused({"--allow-changed", "learning"}, {"no setting \"learning\"", "--allow-changed"});
   expect_refused(saving({"--resume", "yes"}), {"there is no step \"yes\"", "--resume"});
   expect_refused(saving({"--resume", "2"}),
-                 {"there is no step 2 in ", "name one that is there: 3"});
+                 {"there is no step 2 in ", "choose one of the existing steps: 3"});
   expect_refused(command({"--overwrite"}), {"--overwrite needs", "--checkpoint DIR"});
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3));
 
@@ -178,7 +178,7 @@ TEST_F(TrainLineage, ADirectoryHasOneJobAtATime) {
   Process job = start(saving({"--steps", "100000", "--checkpoint-every", "1"}));
   await_steps(3);
   const pid_t holder = process_of_rank(0);
-  expect_refused(saving({"--resume"}), {"another job is working in", cat("process ", holder)});
+  expect_refused(saving({"--resume"}), {"another job uses", cat("process ", holder)});
   ::kill(holder, SIGKILL);
   EXPECT_NE(job.finish().code, 0);
   // The lock of a killed job is no obstacle.

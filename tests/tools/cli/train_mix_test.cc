@@ -101,7 +101,7 @@ TEST_F(TrainMix, ConvolutionsAreDomainParallelToo) {
                       {"--tp", "2", "--dp", "2", "--zero", "3", "--mix", "d,m,b,b"},
                       {"--tp", "2", "--mix", "auto"}});
   expect_refused({"--tp", "2", "--mix", "d,d,d,b"},
-                 {"layer 2 cannot be domain-parallel (d)", "fully connected", "give b or m"});
+                 {"layer 2 cannot be domain-parallel (d)", "fully connected", "use b or m"});
   expect_refused({"--tp", "2", "--strides", "2"}, {"2 convolutions and 1 strides"});
 }
 
@@ -148,10 +148,10 @@ TEST_F(TrainMix, DeterministicModeHasTheSameBits) {
 
 TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--tp", "2", "--mix", "b,m"},
-                 {"the mix has 2 layers, and the model 3", "--mix b,m", "give 3 letters"});
+                 {"the mix has 2 layers, but the model has 3", "--mix b,m", "give 3 letters"});
   expect_refused({"--tp", "2", "--mix", "b,x,m"}, {"\"x\"", "--mix", "b (batch) or m (model)"});
   expect_refused({"--tp", "2", "--mix", "b,d,m"},
-                 {"layer 1 cannot be domain-parallel", "give b or m"});
+                 {"layer 1 cannot be domain-parallel", "use b or m"});
   expect_refused({"--tp", "2", "--mix", path("none")},
                  {"cannot read", "none", "No such file", "b,m,m,b"});
   expect_refused({"--tp", "2", "--mix", write("bad", "b\nm\nmm\n")}, {"\"mm\"", "bad, line 3"});

@@ -86,7 +86,7 @@ TEST(Export, LeavesNothingWhereItFails) {
   EXPECT_THAT(error_of([&] {
                 export_safetensors(checkpoint, scratch.path("old.safetensors"), DType::i32);
               }),
-              HasSubstr("is not exported as i32"));
+              HasSubstr("cannot be exported as i32"));
 }
 
 // Width 2: Conv1D stores 2 inputs x 6 outputs, row by row.

@@ -80,7 +80,7 @@ TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
   save(kResumeOrNew, {});
-  EXPECT_THAT(refusal(kResume), HasSubstr("there is no checkpoint in"));
+  EXPECT_THAT(refusal(kResume), HasSubstr("no checkpoint found in"));
   save(kResumeOrNew, {1});
   EXPECT_EQ(RunDirectory::check(path(), kResumeOrNew)->checkpoint.manifest().step, 1);
   save(kResumeOrNew, {2});
@@ -182,7 +182,7 @@ TEST_F(Directory, PrunesItsOwnRunOnly) {
 TEST_F(Directory, HasOneJobAtATime) {
   const RunDirectory first(path(), kNew);
   for (const RunStart& start : {kNew, kOverwrite}) {
-    EXPECT_THAT(refusal(start), AllOf(HasSubstr(cat("another job is working in ", path(),
+    EXPECT_THAT(refusal(start), AllOf(HasSubstr(cat("another job uses ", path(),
                                                     ": process ", ::getpid(), " on host ")),
                                       HasSubstr(cat("for run ", first.run()))));
   }
@@ -291,7 +291,7 @@ TEST_F(Directory, WithTwoRunsGoesOnWithTheLatestOrIsTold) {
   write_bytes(path("latest"), "step-00000015\n");
   EXPECT_EQ(RunDirectory(path(), kResume).run(), second);
   EXPECT_EQ(RunDirectory(path(), {.resume = true, .step = 20}).run(), first);
-  EXPECT_THAT(begin(kResume), HasSubstr("step-00000020 will not be used"));
+  EXPECT_THAT(begin(kResume), HasSubstr("step-00000020 are not used"));
   Checkpoint::open(path("set-aside-1/step-00000020")).verify();
 }
 
@@ -299,7 +299,7 @@ TEST_F(Directory, NothingToResumeIsSaid) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(fs::exists(path())) << "and none is made";
   fs::create_directories(path());
-  EXPECT_THAT(refusal(kResume), HasSubstr("there is no checkpoint in"));
+  EXPECT_THAT(refusal(kResume), HasSubstr("no checkpoint found in"));
   save(kNew, {1, 2});
   damage(1);
   damage(2);

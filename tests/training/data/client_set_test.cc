@@ -95,7 +95,7 @@ TEST(ClientSet, RefusesWhatCannotBeDealtOut) {
   const auto refusal = [](const std::vector<uint8_t>& labels, const ClientShare& share) {
     return error_of([&] { ClientSet(Labelled(labels), share); });
   };
-  EXPECT_THAT(refusal({}, {.labels = 2}), HasSubstr("the data have no labels"));
+  EXPECT_THAT(refusal({}, {.labels = 2}), HasSubstr("the data has no labels"));
   EXPECT_THAT(refusal(cycle(100, 10), {.labels = 2, .client = 0, .clients = 4}),
               HasSubstr("give a number from 3 to 10"));
   EXPECT_THAT(refusal(cycle(100, 10), {.labels = 11, .client = 0, .clients = 4}),

@@ -231,8 +231,8 @@ TEST_F(DocumentsTest, RecordsWithoutAValueArePassedOver) {
 TEST_F(DocumentsTest, TextsAndPromptsAreNotMixed) {
   const std::string file =
       write("a.jsonl", "{\"text\":\"x\"}\n{\"prompt\":\"a\",\"completion\":\"b\"}\n");
-  EXPECT_THAT(error_of([&] { documents({file}); }), HasSubstr("tokenize them apart"));
-  EXPECT_EQ(files(), 1u) << "nothing is left";
+  EXPECT_THAT(error_of([&] { documents({file}); }), HasSubstr("tokenize them separately"));
+  EXPECT_EQ(files(), 1u) << "no training tokens are left";
 }
 
 TEST_F(DocumentsTest, WholeRecordsAreHeldOut) {
@@ -253,7 +253,7 @@ TEST_F(TokenizeFilesTest, RefusesWrongOptions) {
               HasSubstr("the share for validation is 1"));
   EXPECT_THAT(error_of([&] { run(ByteTokenizer(), {text}, path("./out.bin")); }),
               AllOf(HasSubstr("both be written to"), HasSubstr(path("out.bin"))));
-  EXPECT_EQ(files(), 1u) << "nothing is left";
+  EXPECT_EQ(files(), 1u) << "no training tokens are left";
 }
 
 TEST_F(TokenizeFilesTest, TinyShakespeareIsTheSameInPieces) {

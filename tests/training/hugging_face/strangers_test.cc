@@ -122,18 +122,18 @@ TEST_F(StrangersTest, IndicesThatLead) {
   for (const char* elsewhere :
        {"../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", ".hidden"}) {
     EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = elsewhere; }),
-                HasSubstr("no file of this directory"))
+                HasSubstr("not a file of this directory"))
         << elsewhere;
   }
   EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = 7; }),
-              HasSubstr("no file of this directory"));
+              HasSubstr("not a file of this directory"));
   EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = "gone.safetensors"; }),
               AllOf(HasSubstr("gone.safetensors"), HasSubstr("not there")));
   EXPECT_THAT(
       refusal_of_index([&](Json& map) { map[tensor] = "model-00001-of-00004.safetensors"; }),
       HasSubstr("model.norm.weight"));
   EXPECT_THAT(refusal_of_index([&](Json& map) { map.erase(tensor); }),
-              AllOf(HasSubstr("model.norm.weight"), HasSubstr("which the index has not here")));
+              AllOf(HasSubstr("model.norm.weight"), HasSubstr("which the index does not assign to it")));
 }
 
 TEST_F(StrangersTest, ShardsThatAreCutOff) {

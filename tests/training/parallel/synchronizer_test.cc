@@ -261,18 +261,18 @@ TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
     return refusal_of(run);
   };
   EXPECT_THAT(with([](TinyRun& run) { run.replica.storage.stage = 1; }),
-              AllOf(HasSubstr("does not go with ZeRO stage 1"), HasSubstr("or --zero")));
+              AllOf(HasSubstr("does not support ZeRO stage 1"), HasSubstr("or --zero")));
   EXPECT_THAT(with([](TinyRun& run) { run.mesh.context = 2; }),
-              HasSubstr("does not go with gradients that the ranks of one worker sum"));
+              HasSubstr("does not support gradient sums within a worker"));
   EXPECT_THAT(with([](TinyRun& run) { run.powersgd.emplace(); }),
               HasSubstr("gradients that are not summed over ranks cannot be compressed"));
   EXPECT_THAT(with([](TinyRun& run) { run.replica.synchronizer = averaging_every(4); }),
-              HasSubstr("does not go with a synchronizer of one's own"));
+              HasSubstr("does not support a user-defined synchronizer"));
   EXPECT_THAT(with([](TinyRun& run) {
                 run.replica.storage.dtype = DType::bf16;
                 run.replica.stochastic_rounding = true;
               }),
-              HasSubstr("does not go with parameters in bf16 without masters"));
+              HasSubstr("does not support bf16 parameters without master weights"));
 }
 
 TEST(SynchronizerTest, AnOwnOneTakesTheirPlace) {
@@ -286,7 +286,7 @@ TEST(SynchronizerTest, TakesNoCompressionBesideIt) {
   run.replica.synchronizer = averaging_every(1);
   run.powersgd.emplace();
   EXPECT_THAT(refusal_of(run),
-              HasSubstr("gradients cannot be compressed beside a synchronizer of one's own"));
+              HasSubstr("gradients cannot be compressed with a user-defined synchronizer"));
 }
 
 }  // namespace

@@ -293,9 +293,9 @@ void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int 
       ErrorCode::mismatch,
       call == their_call
           ? cat(kind, " mismatch at ", name_of_call(call), ": ", describe(rank_), " called ",
-                to_string(mine), ", ", describe(peer), " called ", to_string(theirs))
+                to_string(mine), ", but ", describe(peer), " called ", to_string(theirs))
           : cat(kind, " mismatch: ", describe(rank_), " called ", to_string(mine), " as ",
-                name_of_call(call), ", ", describe(peer), " called ", to_string(theirs), " as ",
+                name_of_call(call), ", but ", describe(peer), " called ", to_string(theirs), " as ",
                 name_of_call(their_call)),
       {.cause = call == their_call
                     ? "the ranks passed different arguments"

@@ -89,7 +89,8 @@ TEST(Request, ErrorsNameTheArgumentAndTheValue) {
 
 TEST(Request, RangesThatLeaveTheAddressSpaceAreRefused) {
   auto* const last = reinterpret_cast<void*>(UINTPTR_MAX - 15);  // NOLINT: an address
-  EXPECT_THAT(refusal(Request::recv({last, 5, DType::f32}, 2)), HasSubstr("exceed the address space"));
+  EXPECT_THAT(refusal(Request::recv({last, 5, DType::f32}, 2)),
+              HasSubstr("exceed the address space"));
 }
 
 TEST(Request, LargeRangesWithoutMemoryAreRefused) {

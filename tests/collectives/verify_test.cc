@@ -107,9 +107,9 @@ TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
 TEST(Wires, AreTheSameAtBothEnds) {
   Programs programs = chain(scratch(0));
   programs[1].steps[1].wire = Wire::element;
-  expect_refused(
-      verify_all_reduce(programs),
-      AllOf(StartsWith("rank 2, step 0 (recv unrounded from 1"), HasSubstr("takes for")));
+  expect_refused(verify_all_reduce(programs),
+                 AllOf(StartsWith("rank 2, step 0 (recv unrounded from 1"),
+                       HasSubstr("the other end as elements")));
 }
 
 TEST(Wires, CarryAccumulatorsWhereThereAreAny) {
@@ -153,8 +153,9 @@ TEST(Direct, ForwardsNothing) {
     p.steps[1].src = {scratch(0)};
   }
   EXPECT_EQ(verify(Collective::all_to_all, programs).problem, "");
-  expect_refused(verify(Collective::all_to_all, programs, {.direct = true}),
-                 "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards received data");
+  expect_refused(
+      verify(Collective::all_to_all, programs, {.direct = true}),
+      "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards received data");
 }
 
 // If blocks are uneven, chunks of different blocks cannot be combined.
@@ -192,7 +193,8 @@ TEST(Progress, AConnectionHoldsOneMessage) {
   for (Program& program : programs) program.fan_out = 2;
   expect_refused(verify_all_reduce(programs),
                  AllOf(HasSubstr("no progress"),
-                       HasSubstr("rank 0, step 1 (send input[0] to 1, 2) waits for rank 1 to receive the previous message"),
+                       HasSubstr("rank 0, step 1 (send input[0] to 1, 2) waits for rank 1 to "
+                                 "receive the previous message"),
                        HasSubstr("rank 1, step 0 (recv scratch[0] from 2) waits for a message "
                                  "from rank 2")));
 }
@@ -288,8 +290,9 @@ TEST(Reads, BeforeAnyWrite) {
   Programs programs = exchange();
   for (Program& program : programs) program.scratch_chunks = 4;
   programs[1].steps[0] = send({0}, {scratch(3)});
-  expect_refused(verify_all_reduce(programs),
-                 "rank 1, step 0 (send scratch[3] to 0): read before write: scratch[3] is not written yet");
+  expect_refused(
+      verify_all_reduce(programs),
+      "rank 1, step 0 (send scratch[3] to 0): read before write: scratch[3] is not written yet");
 }
 
 // In place the output initially holds the input, but not every call is in place.
@@ -370,8 +373,8 @@ TEST(Sizes, OfTheWholeProgram) {
 
 TEST(Steps, NameTheirPeers) {
   for (const auto& [peers, problem] : std::vector<std::pair<std::vector<int32_t>, std::string>>{
-           {{2}, "there is no rank 2 among 2"},
-           {{-1}, "there is no rank -1 among 2"},
+           {{2}, "rank 2 is not one of the 2"},
+           {{-1}, "rank -1 is not one of the 2"},
            {{0}, "names its own rank"},
            {{1, 1}, "names a rank twice"},
            {{}, "names no peer"}}) {

@@ -104,11 +104,12 @@ void expect_refused(const TinyRun& run, int ranks, const std::string& said) {
 TEST(PipelineShapes, ThatMakeNoSenseAreRefusedByAllRanks) {
   TinyRun run = run_of("1f1b", 2, 0);
   run.replica.pipeline.cut = {0, 8};
-  expect_refused(run, 2, "a model of 8 units cannot be divided into 2 chunks that start at units 0,8");
+  expect_refused(run, 2,
+                 "a model of 8 units cannot be divided into 2 chunks that start at units 0,8");
   run.replica.pipeline.cut = {1, 4};
-  expect_refused(run, 2, "cannot be cut into 2 chunks");
+  expect_refused(run, 2, "cannot be divided into 2 chunks");
   run.replica.pipeline.cut = {0, 2, 4};
-  expect_refused(run, 4, "cannot be cut into 2 chunks");
+  expect_refused(run, 4, "cannot be divided into 2 chunks");
 
   expect_refused(run_of("1f1b", 9, 0), 9, "9");
   TinyRun many = run_of("interleaved", 3, 0);

@@ -233,11 +233,11 @@ TEST(Placement, WhatMakesNoSenseIsRefused) {
   EXPECT_THAT(refusal({}, {.owner = {{Axis::tensor}, 0}}), HasSubstr("the parameter is a scalar"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::tensor}, 0}}),
               HasSubstr("sharded already"));
-  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("6 of 4 together"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("sum to 6, not 4"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {-2, 6}}}}),
               HasSubstr("a part of it has size -2"));
-  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("not there"));
-  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("not there"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("no such dimension"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("no such dimension"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::data, 0}}}), HasSubstr("the axis data"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::context, 0}}}), HasSubstr("the axis context"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::expert, 0}}}), HasSubstr("the axis expert"));
@@ -247,7 +247,8 @@ TEST(Placement, WhatMakesNoSenseIsRefused) {
               HasSubstr("sharded already"));
   EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::tensor}}),
               HasSubstr("cannot be a partial sum over tensor"));
-  EXPECT_THAT(refusal({4}, {.partial = {Axis::data}}), HasSubstr("cannot be a partial sum over data"));
+  EXPECT_THAT(refusal({4}, {.partial = {Axis::data}}),
+              HasSubstr("cannot be a partial sum over data"));
 }
 
 TEST(Slices, ThatAreNoneAreRefused) {

@@ -181,7 +181,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
 
   run.options.allow_changed = {"leraning"};
   EXPECT_THAT(train_catching(run),
-              Each(AllOf(HasSubstr("no setting \"leraning\""), HasSubstr("lr"))));
+              Each(AllOf(HasSubstr("unknown setting \"leraning\""), HasSubstr("lr"))));
   run.options.allow_changed = {"batch"};
   EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch cannot change in a run")));
 }

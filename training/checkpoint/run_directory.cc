@@ -241,9 +241,10 @@ bool RunDirectory::is_of_later_writer(const std::string& folder) const {
 void RunDirectory::require_no_later_writer(const std::string& folder) const {
   if (!is_of_later_writer(folder)) return;
   require_writer();
-  throw Error(ErrorCode::invalid_argument,
-              cat("a later writer than this run has published a step in ", path_),
-              {.remedy = "look at who else works there; restart the run with --resume"});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("a later writer than this run has published a step in ", path_),
+      {.remedy = "check which other job uses the directory, then restart the run with --resume"});
 }
 
 void RunDirectory::prune(int keep) {

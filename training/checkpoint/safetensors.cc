@@ -52,7 +52,7 @@ class Header {
                            ErrorCode code = ErrorCode::invalid_argument) const {
     throw Error(
         code,
-        cat(path_, " is no good safetensors file: ",
+        cat(path_, " is not a valid safetensors file: ",
             tensor_.empty() ? "" : cat("tensor ", in_quotes(tensor_), ": "), cause),
         {.remedy = "download or write the file again; it was probably truncated in transit"});
   }

@@ -32,7 +32,7 @@ TextData load_text(const std::vector<std::string>& paths) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the text is too short to train on: ", all.size(), " bytes"),
                 {.where = files.empty() ? "no file was specified" : files.front().path,
-                 .remedy = cat("give at least ", kMinTextBytes,
+                 .remedy = cat("use at least ", kMinTextBytes,
                                " bytes; a useful model requires some hundred thousand")});
   }
   TextData text = split_text(std::move(all));

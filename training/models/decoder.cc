@@ -87,7 +87,7 @@ void require_an_expert_each(const MixtureOptions& mixture, const MeshPlace& plac
   const int ranks = place.ranks_along(place.experts);
   if (experts == 0 || experts >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(experts, " experts cannot be shared out among ", ranks, " ranks"),
+              cat(experts, " experts cannot be distributed over ", ranks, " ranks"),
               {.where = "--ep", .remedy = cat("use at most ", experts, " ranks")});
 }
 
@@ -102,7 +102,7 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require_even_heads(options.attention.heads, tensor_ranks);
   require_whole_key_heads(options.attention, tensor_ranks);
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
-  require_one_each(options.vocabulary, "vocabulary size", tensor_ranks);
+  require_one_each(options.vocabulary, "tokens of the vocabulary", tensor_ranks);
   require_an_expert_each(options.mixture, place);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // rejects NaN as well
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),

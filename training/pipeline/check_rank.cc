@@ -134,7 +134,7 @@ void Walk::check_version() {
   }
   if (version != expected) {
     refuse_here(
-        cat("takes version ", version, " of the weights; expected version ", expected,
+        cat("uses version ", version, " of the weights; expected version ", expected,
             entry().kind == Kind::forward ? ", by the schedule's rule" : ", as its forward did"),
         "a wrong version, or an update at the wrong place");
   }

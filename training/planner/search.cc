@@ -154,11 +154,11 @@ std::string why_illegal(const Job& job, const Layout& l) {
   if (l.ranks() != job.cluster.ranks()) {
     return cat(l.ranks(), " ranks are not the cluster's ", job.cluster.ranks());
   }
-  if (m.heads % l.tensor != 0) return cat(m.heads, " heads cannot be cut by tp ", l.tensor);
+  if (m.heads % l.tensor != 0) return cat(m.heads, " heads cannot be divided by tp ", l.tensor);
   if (m.kv_heads % l.tensor != 0 && l.tensor % m.kv_heads != 0) {
-    return cat(m.kv_heads, " heads of keys cannot be cut by tp ", l.tensor);
+    return cat(m.kv_heads, " key heads cannot be divided by tp ", l.tensor);
   }
-  if (l.stages > m.layers) return cat(m.layers, " layers cannot be cut by pp ", l.stages);
+  if (l.stages > m.layers) return cat(m.layers, " layers cannot be divided by pp ", l.stages);
   if (job.global_batch % l.data != 0 || each % l.micro_batch != 0) {
     return cat("a batch of ", job.global_batch, " cannot be divided by dp ", l.data,
                " and micro-batches of ", l.micro_batch);
@@ -171,12 +171,12 @@ std::string why_illegal(const Job& job, const Layout& l) {
   if (l.expert > 1 &&
       (m.experts.count % l.expert != 0 || in_stage % (int64_t{l.expert} * l.expert_tensor) != 0)) {
     return cat(m.experts.count, " experts on tp x dp x cp = ", in_stage,
-               " ranks cannot be cut by ep ", l.expert);
+               " ranks cannot be divided by ep ", l.expert);
   }
   if (l.virtual_stages > 1) {
     const int64_t chunks = int64_t{l.stages} * l.virtual_stages;
     if (l.stages == 1) return "virtual stages require a pipeline";
-    if (m.layers % chunks != 0) return cat(m.layers, " layers cannot be cut into ", chunks);
+    if (m.layers % chunks != 0) return cat(m.layers, " layers cannot be divided into ", chunks);
     if (each / l.micro_batch % l.stages != 0) {
       return cat("interleaving requires a multiple of ", l.stages, " micro-batches");
     }

@@ -42,7 +42,7 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
   double number = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (end != word.data() + word.size() || status == std::errc::invalid_argument) {
-    return cat("a number is wanted, not ", in_quotes(word));
+    return cat("expected a number, not ", in_quotes(word));
   }
   if (status == std::errc() && number >= range.low && number <= range.high) return "";
   const bool bounded = range.high < 1e15;

@@ -150,7 +150,7 @@ TEST(MeasuredTable, TellsWhatIsMissing) {
   EXPECT_THAT(refusal("bytes,time,nodes,gpus,op\n8,30,3,8,all_reduce\n"),
               HasSubstr("table.txt, line 2: 8 GPUs on 3 hosts"));
   EXPECT_THAT(refusal("bytes,time,gpus,op\n8,30,many,all_reduce\n"),
-              HasSubstr("'many' is no number of ranks"));
+              HasSubstr("'many' is not a number (column ranks)"));
   EXPECT_THAT(refusal("bytes,time,gpus,op\nlarge,30,8,all_reduce\n"),
               HasSubstr("'large' is not a size in bytes"));
   EXPECT_THAT(refusal("bytes,time,gpus,op\n8,30,8,all_sing\n"), HasSubstr("all_sing"));

@@ -116,7 +116,7 @@ TEST(Json, RefusesWhatIsWrongWithThePlace) {
       {"\"root\": 0", "\"root\": 2", "root 2 is not one of"},
       {"\"kind\": \"send\"", "\"kind\": \"sned\"", "rank 0, step 0"},
       {"\"kind\": \"send\"", "\"kind\": \"sned\"", "\"sned\""},
-      {"\"input\",", "\"imput\",", "no space"},
+      {"\"input\",", "\"imput\",", "unknown space"},
       {"\"received_on\": \"left\"", "\"received_on\": \"top\"", "\"top\""},
       {"\"wire\": \"element\"", "\"wire\": 3", "\"wire\" is not a string"},
       {"\"fan_out\": 1", "\"fan_out\": -1", "\"fan_out\" is not an integer"},

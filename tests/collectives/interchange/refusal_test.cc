@@ -55,7 +55,7 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
   const std::string first_step = "line 4, gpu 0, threadblock 0, step 0";
   const std::vector<Mutation> mutations = {
       {"coll=\"allreduce\"", "coll=\"custom\"", {"line 1", "cannot be proved"}},
-      {"coll=\"allreduce\"", "coll=\"allrduce\"", {"line 1", "\"allrduce\"", "no collective"}},
+      {"coll=\"allreduce\"", "coll=\"allrduce\"", {"line 1", "\"allrduce\"", "cannot be imported"}},
       {"coll=\"allreduce\"", "", {"line 1", "no attribute coll"}},
       {"ngpus=\"3\"", "ngpus=\"-1\"", {"line 1", "ngpus=\"-1\""}},
       {"ngpus=\"3\"", "ngpus=\"1000\"", {"line 1", "ngpus is 1000", "fewer"}},
@@ -123,8 +123,8 @@ TEST(MscclRefusal, ForeignElementsOnlyWhereResultsDependOnThem) {
   }
   const std::string needed = replaced(good(), "type=\"rrc\"", "type=\"r\"");
   EXPECT_THAT(refusal(replaced(needed, "</gpu>", copy + "</gpu>")),
-              AllOf(HasSubstr("no all_reduce"), HasSubstr("express these elements as steps"),
-                    HasSubstr("<copy> (line ")));
+              AllOf(HasSubstr("not a correct all_reduce"),
+                    HasSubstr("express these elements as steps"), HasSubstr("<copy> (line ")));
 }
 
 TEST(MscclRefusal, WhereverItIsCutOff) {

@@ -96,7 +96,7 @@ TEST_F(Plan, PredictsAndFitsTables) {
   EXPECT_EQ(rows[0]["id"], "a");
   EXPECT_GT(rows[0]["step_s"].get<double>(), 0);
   EXPECT_GT(rows[0]["memory_bytes"].get<double>(), 0);
-  EXPECT_THAT(rows[2]["reason"].get<std::string>(), HasSubstr("how many layers"));
+  EXPECT_THAT(rows[2]["reason"].get<std::string>(), HasSubstr("the number of layers"));
   const std::string ours = path("ours.json");
   const Result fitted = run({"plan", "--fit", table, "--json", ours});
   ASSERT_EQ(fitted.code, 0) << fitted.err;
@@ -220,7 +220,7 @@ TEST_F(Plan, OfThisHostTakesOddQuestions) {
   };
   EXPECT_THAT(planned(with(gpt, {"--ranks", "2", "--tp", "65536", "--pp", "65536"})).err,
               HasSubstr("not a multiple of the given dp x tp x cp x pp"));
-  EXPECT_THAT(planned(with(gpt, {"--ranks", "300"})).err, HasSubstr("more than the 256"));
+  EXPECT_THAT(planned(with(gpt, {"--ranks", "300"})).err, HasSubstr("exceed the limit of 256"));
   const Result interleaved =
       planned(with(gpt, {"--ranks", "2", "--pp", "2", "--schedule", "interleaved"}));
   EXPECT_EQ(interleaved.code, 0) << interleaved.err;

@@ -183,10 +183,10 @@ TEST_F(Tokenize, WrongInputIsRefusedAndNothingWritten) {
   expect_refused({}, {"--data is required"});
   expect_refused({"--data", path("absent")}, {path("absent"), "No such file"});
   expect_refused({"--data", write("empty", "")}, {path("empty"), "empty"});
-  expect_refused({"--data", text, "--tokenizer", path("")}, {"no tokenizer in", "vocab.bpe"});
+  expect_refused({"--data", text, "--tokenizer", path("")}, {"no tokenizer found in", "vocab.bpe"});
   expect_refused({"--data", text, "--validation-share", "0.5"}, {"--validation-out"});
   expect_refused({"--data", text, "--validation-out", path("v"), "--validation-share", "1"},
-                 {"share for validation is 1"});
+                 {"share for validation is invalid: 1"});
   expect_refused({"--data", text, "--validation-out", path("no/v")}, {path("no/v"), "No such"});
   const Result result = run({"tokenize", "--data", text, "--out", "/dev/null"});
   EXPECT_EQ(result.code, 1);

@@ -321,11 +321,12 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--sync"});
   expect_refused({"--sync", "ps", "--pp", "2"}, {"sharded over ranks", "--sync"});
   expect_refused({"--sync", "adpsgd", "--pp", "2"}, {"sharded over ranks", "--sync"});
-  expect_refused({"--average-every", "4", "--cp", "2"}, {"gradient sums within a worker", "--sync"});
+  expect_refused({"--average-every", "4", "--cp", "2"},
+                 {"gradient sums within a worker", "--sync"});
   expect_refused({"--ep", "2"}, {"a model gpt2 has no experts", "--ep"});
-  expect_refused({"--ep", "4"}, {"4 ranks cannot hold the experts", "--ep", "give one of 1, 2"});
+  expect_refused({"--ep", "4"}, {"4 ranks cannot hold the experts", "--ep", "use one of 1, 2"});
   expect_refused({"--ep", "2", "--model", "mixtral", "--experts", "1", "--topk", "1"},
-                 {"1 experts cannot be shared out among 2 ranks", "--ep", "at most 1"});
+                 {"1 experts cannot be distributed over 2 ranks", "--ep", "at most 1"});
   expect_refused({"--cp", "3"}, {"2 ranks do not form a mesh of context 3"});
   expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});

@@ -127,7 +127,7 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   refused({"--allow-changed", "learning"}, {"no setting \"learning\"", "--allow-changed"});
   expect_refused(saving({"--resume", "yes"}), {"there is no step \"yes\"", "--resume"});
   expect_refused(saving({"--resume", "2"}),
-                 {"there is no step 2 in ", "choose one of the existing steps: 3"});
+                 {"no step 2 found in ", "choose one of the existing steps: 3"});
   expect_refused(command({"--overwrite"}), {"--overwrite needs", "--checkpoint DIR"});
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3));
 
@@ -168,8 +168,8 @@ TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
   const std::map<int64_t, double> whole = losses();
   std::filesystem::resize_file(path("run/step-00000006/rank-0000-of-0002.safetensors"), 99);
   const Result result = trained(saving({"--steps", "6", "--resume"}));
-  EXPECT_THAT(result.err, AllOf(HasSubstr("passing over step-00000006"), HasSubstr("has 99 bytes"),
-                                HasSubstr("goes on from step 4")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("skipping step-00000006"), HasSubstr("has 99 bytes"),
+                                HasSubstr("continues from step 4")));
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6)) << "each once";
   EXPECT_EQ(losses(), whole);
 }

@@ -43,7 +43,7 @@ class Damage : public ::testing::Test {
   void expect_refused(const char* name) const {
     EXPECT_THAT(
         resume_error(),
-        AllOf(HasSubstr(name), HasSubstr(cat("take ", run(), "/step-00000001, which is complete"))));
+        AllOf(HasSubstr(name), HasSubstr(cat("use ", run(), "/step-00000001, which is complete"))));
   }
 
   Scratch scratch_;
@@ -252,7 +252,7 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
            {"[[0,16,0]]", "[[0,16]]", "expected an array of at least 3 values"},
            {"[[0,16,0]]", "[[0,9223372036854775807,0],[1,15,0]]", "beyond its 16 elements"},
            {"\"F32\"", "\"F31\"", "unknown type"},
-           {"\"tutti-checkpoint\"", "\"other\"", "another format"},
+           {"\"tutti-checkpoint\"", "\"other\"", "unknown format"},
            {"\"version\":1", "\"version\":3", "version 3"},
            {"\"version\":1", "\"version\":0", "version 0"},
            {"\"step\":3", "\"step\":3,\"step\":4", "twice"},
@@ -311,8 +311,8 @@ TEST(Manifest, HoldsSlices) {
   for (const Case& one : std::vector<Case>{
            {"[[2,6]]", "[[2,5]]", "beyond its 6 elements of its slice 0:2, 2:5"},
            {"[[2,6]]", "[[1,5]]", "elements both in 0:2, 0:2+6:8 and in 0:2, 1:5"},
-           {"[[2,6]]", "[[2,9]]", "no slice"},
-           {"[[2,6]]", "[[2,3],[3,6]]", "no slice"},
+           {"[[2,6]]", "[[2,9]]", "not a slice"},
+           {"[[2,6]]", "[[2,3],[3,6]]", "not a slice"},
            {"[[2,6]]", "[[2,3],[4,5]]", "beyond its 4 elements"},
            {"[0,8,2]", "[0,6,2]", "lacks elements [6, 8) of its slice 0:2, 2:6"},
            {"[0,5,0]", "[0,6,0]", "has element 5 twice of its slice"},

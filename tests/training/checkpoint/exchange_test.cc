@@ -170,7 +170,7 @@ TEST(Import, TakesOtherNames) {
   EXPECT_THAT(error_of([&] {
                 ImportedModel(scratch.path("m"), {{"other", "embedding"}});
               }),
-              HasSubstr("two tensors that are \"other\""));
+              HasSubstr("two tensors that are renamed to \"other\""));
   float value = 0;
   EXPECT_THAT(
       error_of([&] { model.read("model.wte.weight", 3, tensor_at(&value, DType::f32, 1, 1)); }),

@@ -97,7 +97,7 @@ TEST_F(Safetensors, AWriterRefusesWhatTheFormatCannotHold) {
   };
   EXPECT_THAT(write({{"x", DType::f32, {1}}, {"x", DType::f32, {1}}}), HasSubstr("that name"));
   EXPECT_THAT(write({{"__metadata__", DType::f32, {1}}}), HasSubstr("that name"));
-  EXPECT_THAT(write({{"x", DType::f32, {-1}}}), HasSubstr("impossible"));
+  EXPECT_THAT(write({{"x", DType::f32, {-1}}}), HasSubstr("invalid"));
   EXPECT_THAT(write({{"x", DType::f32_i32, {1}}}), HasSubstr("no type name for"));
   EXPECT_THAT(write({{"\xff", DType::f32, {1}}}), HasSubstr("UTF-8"));
   EXPECT_FALSE(std::filesystem::exists(path()));
@@ -154,14 +154,14 @@ TEST_F(Safetensors, HostileHeadersAreRefusedByName) {
       {with("7", "[2]", "[0,8]"), 8, "no dtype"},
       {with("\"F31\"", "[2]", "[0,8]"), 8, "\"F31\" is unknown"},
       {with(f32, "2", "[0,8]"), 8, "no shape"},
-      {with(f32, "[2.0]", "[0,8]"), 8, "no size"},
-      {with(f32, "[-2]", "[0,8]"), 8, "no size"},
-      {with(f32, "[\"2\"]", "[0,8]"), 8, "no size"},
-      {with(f32, "[null]", "[0,8]"), 8, "no size"},
-      {with(f32, "[[2]]", "[0,8]"), 8, "no size"},
-      {with(f32, "[3]", "[0,8]"), 8, "take 12"},
-      {with(f32, "[18446744073709551615]", "[0,8]"), 8, "no size"},
-      {with(f32, "[99999999999999999999999]", "[0,8]"), 8, "no size"},
+      {with(f32, "[2.0]", "[0,8]"), 8, "not a size"},
+      {with(f32, "[-2]", "[0,8]"), 8, "not a size"},
+      {with(f32, "[\"2\"]", "[0,8]"), 8, "not a size"},
+      {with(f32, "[null]", "[0,8]"), 8, "not a size"},
+      {with(f32, "[[2]]", "[0,8]"), 8, "not a size"},
+      {with(f32, "[3]", "[0,8]"), 8, "require 12"},
+      {with(f32, "[18446744073709551615]", "[0,8]"), 8, "not a size"},
+      {with(f32, "[99999999999999999999999]", "[0,8]"), 8, "not a size"},
       {with(f32, "[4611686018427387904]", "[0,8]"), 8, "exceeds the address space"},
       {with(f32, "[4294967296,4294967296]", "[0,0]"), 0, "exceeds the address space"},
       {with(f32, "[2147483648,2147483648,4]", "[0,0]"), 0, "exceeds the address space"},
@@ -170,9 +170,9 @@ TEST_F(Safetensors, HostileHeadersAreRefusedByName) {
       {with(f32, "[2]", "[8,0]"), 8, "not a range"},
       {with(f32, "[2]", "[0]"), 8, "not a range"},
       {with(f32, "[2]", "[0,8,16]"), 16, "not a range"},
-      {with(f32, "[2]", "[-8,0]"), 8, "no size"},
-      {with(f32, "[2]", "[18446744073709551608,0]"), 8, "no size"},
-      {with(f32, "[2]", "[0,18446744073709551615]"), 8, "no size"},
+      {with(f32, "[2]", "[-8,0]"), 8, "not a size"},
+      {with(f32, "[2]", "[18446744073709551608,0]"), 8, "not a size"},
+      {with(f32, "[2]", "[0,18446744073709551615]"), 8, "not a size"},
       {with(f32, "[2]", "[1,9]"), 9, "1 bytes before it belong to no tensor"},
       {with(f32, "[2]", "[0,8]"), 9, "1 bytes at its end belong to no tensor"},
       {"{" + x + R"(,"y":{"dtype":"I8","shape":[8],"data_offsets":[0,8]}})", 8, "overlaps"},

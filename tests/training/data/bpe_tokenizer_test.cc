@@ -97,7 +97,7 @@ TEST_F(BpeTokenizerTest, RefusesTokensThatItDoesNotHave) {
   EXPECT_THAT(error_of([&] {
                 tokenizer.decode(std::vector<int32_t>{262, 263});
               }),
-              HasSubstr("token 263 is not in the vocabulary of 263"));
+              HasSubstr("token 263 is not in the vocabulary of size 263"));
   EXPECT_THAT(error_of([&] { ByteTokenizer().decode(std::vector<int32_t>{256}); }),
               HasSubstr("token 256 is not a byte"));
 }
@@ -106,7 +106,7 @@ TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
   EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(read_gpt2_vocabulary(path(""))); }),
               AllOf(HasSubstr(path("")), HasSubstr("encoder.json"), HasSubstr("merges.txt")));
   expect_refused("{\"a\": 1", kMerges, "parse error");
-  expect_refused(Json::array({1}), kMerges, "no JSON object");
+  expect_refused(Json::array({1}), kMerges, "not a JSON object");
   Json wrong = tiny_vocabulary();
   wrong["lo"] = 263;
   expect_refused(wrong, kMerges, "the id of \"lo\" is 263");

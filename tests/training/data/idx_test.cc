@@ -61,11 +61,11 @@ TEST_F(IdxTest, SaysWhatIsWrong) {
   expect_refused(write("a", floats), "of type 13");
   std::string huge = kImages;
   std::fill_n(huge.begin() + 4, 12, '\xff');
-  expect_refused(write("a", huge), "promises 4294967295 images");
+  expect_refused(write("a", huge), "specifies 4294967295 images");
   std::fill_n(huge.begin() + 4, 8, '\x01');
   std::fill_n(huge.begin() + 12, 4, '\0');
   huge[15] = 1;
-  expect_refused(write("a", huge), "but there are 12");
+  expect_refused(write("a", huge), "but the file has 12");
 }
 
 TEST_F(IdxTest, SaysThatCompressedDataIsDamaged) {

@@ -51,8 +51,10 @@ TEST_F(TextFilesTest, FollowsLinks) {
   ASSERT_EQ(files.size(), 1u);
   EXPECT_EQ(files[0].path, path("snapshot/a.txt"));
   EXPECT_EQ(files[0].bytes, 3u);
-  EXPECT_THAT(left_out, ElementsAre(cat(path("snapshot"),
-                                        ": 1 file is read; skipped: more (a directory), none (a dangling link)")));
+  EXPECT_THAT(
+      left_out,
+      ElementsAre(cat(path("snapshot"),
+                      ": 1 file is read; skipped: more (a directory), none (a dangling link)")));
 }
 
 TEST_F(TextFilesTest, LeavesOutWhatIsNoData) {
@@ -61,9 +63,11 @@ TEST_F(TextFilesTest, LeavesOutWhatIsNoData) {
                            ".gitattributes", ".nfs0001", "LICENSE"}) {
     write(cat("d/", name), "no data");
   }
-  EXPECT_THAT(error_of([&] { find_text_files({path("d")}); }),
-              AllOf(HasSubstr("no text found in the directory"), HasSubstr("README.md (about the data)"),
-                    HasSubstr("train.txt~ (a program's copy)"), HasSubstr(".nfs0001 (hidden)")));
+  EXPECT_THAT(
+      error_of([&] { find_text_files({path("d")}); }),
+      AllOf(HasSubstr("no text found in the directory"),
+            HasSubstr("README.md (a description of the data)"),
+            HasSubstr("train.txt~ (created by a program)"), HasSubstr(".nfs0001 (hidden)")));
   write("d/train.txt", "data");
   EXPECT_EQ(find_text_files({path("d")}).size(), 1u);
 }

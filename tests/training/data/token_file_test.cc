@@ -70,9 +70,9 @@ TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
   file.read(4990, tokens);
   EXPECT_THAT(tokens, ::testing::Each(7));
   std::filesystem::resize_file(name, 1024 + 2 * 1000 + 1);
-  EXPECT_THAT(
-      error_of([&] { file.read(4990, tokens); }),
-      AllOf(HasSubstr(name), HasSubstr("was truncated during the run"), HasSubstr("truncated or rewrote")));
+  EXPECT_THAT(error_of([&] { file.read(4990, tokens); }),
+              AllOf(HasSubstr(name), HasSubstr("was truncated during the run"),
+                    HasSubstr("truncated or rewrote")));
   EXPECT_THAT(error_of([&] { file.read(995, tokens); }), HasSubstr("was truncated during the run"));
   EXPECT_THAT(error_of([&] { (void)file.tokens(); }), HasSubstr("was truncated during the run"));
   file.read(990, tokens);
@@ -83,9 +83,9 @@ TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
   expect_refused("", "it has 0 bytes, but its header alone requires 1024");
   expect_refused(good.substr(0, 1023), "it has 1023 bytes");
   expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520 or 20240801");
-  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version 1, not 7");
+  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version is 1, not 7");
   expect_refused(token_file({20240801, 7, 1}, {7, 8, 9}), "6 bytes after its header");
-  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version 2, not 1");
+  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version is 2, not 1");
   expect_refused(token_file({20240520, 1, 3}, {7, 8}), "specifies 3 tokens, but the file has 2");
   expect_refused(token_file({20240520, 1, 1}, {7, 8}), "specifies 1 tokens, but the file has 2");
   expect_refused(token_file({20240520, 1, -1}, {}), "specifies -1 tokens, but the file has 0");

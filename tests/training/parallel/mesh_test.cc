@@ -161,7 +161,7 @@ TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal({.tensor = -1}, 6), HasSubstr("do not form a mesh"));
   EXPECT_THAT(refusal({.tensor = 2, .data = 3, .expert = 4}, 6),
               AllOf(HasSubstr("4 ranks cannot hold the experts"), HasSubstr("[--ep]"),
-                    HasSubstr("give one of 1, 2, 3, 6")));
+                    HasSubstr("use one of 1, 2, 3, 6")));
   EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 ranks cannot hold the experts"));
   // Their product is 6 modulo overflow.
   EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),

@@ -219,7 +219,9 @@ TEST(CheckRefuses, ReceiveLeftOut) {
   Plan plan = make_plan(one_f_one_b_table(3, 3));
   const size_t at = find(plan, 1, Action::Kind::receive, {Kind::backward, 0, 1});
   actions(plan, 1).erase(actions(plan, 1).begin() + static_cast<std::ptrdiff_t>(at));
-  EXPECT_THAT(refusal(plan), StartsWith("rank 1, action 7 (B0): nothing receives its input from rank 2, action 3 (B0)"));
+  EXPECT_THAT(
+      refusal(plan),
+      StartsWith("rank 1, action 7 (B0): nothing receives its input from rank 2, action 3 (B0)"));
 }
 
 TEST(CheckRefuses, SendLeftOut) {

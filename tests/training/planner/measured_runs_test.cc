@@ -68,7 +68,7 @@ TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
   EXPECT_THAT(reason("1,held,time,Z9,64,8,300,25,gpt,48,6144,24576,48,48,51200" + rest),
               HasSubstr("'Z9' is not a known processor"));
   EXPECT_THAT(reason("1,held,time,A100,64,8,300,25,gpt,,6144,24576,48,48,51200" + rest),
-              HasSubstr("how many layers"));
+              HasSubstr("the number of layers"));
   EXPECT_THAT(reason("1,held,time,A100,63,8,300,25,gpt,48,6144,24576,48,48,51200" + rest),
               HasSubstr("63 processors are not a multiple"));
   EXPECT_THAT(reason("1,held,time,A100,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,64,"

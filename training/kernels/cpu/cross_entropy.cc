@@ -16,7 +16,7 @@ void check_targets(int64_t classes, std::span<const int32_t> targets) {
         ErrorCode::invalid_argument,
         cat("the data has the class or token ", target, ", but the model has only ", classes),
         {.cause = "the model was created for another tokenizer or data set",
-         .remedy = "give the model as many classes (--vocabulary) as the data has"});
+         .remedy = "use a model with as many classes (--vocabulary) as the data has"});
   }
 }
 

@@ -20,7 +20,7 @@ void embedding(ConstTensor table, PartOf rows, std::span<const int32_t> indices,
     throw Error(ErrorCode::invalid_argument,
                 cat("the data has the token ", index, ", but the model has only ", all),
                 {.cause = "the model was created for another tokenizer",
-                 .remedy = "give the model as many tokens (--vocabulary) as the data has"});
+                 .remedy = "use a model with as many tokens (--vocabulary) as the data has"});
   }
   const size_t bytes = static_cast<size_t>(table.cols) * size_of(table.dtype);
   parallel_rows(output.rows, output.cols, [&](int64_t first, int64_t count) {

@@ -87,7 +87,7 @@ void Server::receive() {
 std::optional<Server::Arrival> Server::next_arrival(const UpdateOrder* recorded) {
   auto next = arrived_.begin();
   if (recorded != nullptr && next != arrived_.end()) {
-    if (order_.size() >= recorded->size()) refuse_record("it ends before the steps");
+    if (order_.size() >= recorded->size()) refuse_record("it ends before the run does");
     const AppliedPush& wanted = (*recorded)[order_.size()];
     next = std::ranges::find_if(arrived_, [&](const Arrival& arrival) {
       return AppliedPush{arrival.worker, arrival.push.clock} == wanted;

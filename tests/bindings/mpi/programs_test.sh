@@ -102,7 +102,7 @@ fi
 for ranks in 1 2 3; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$communicators"
 done
-grep -q 'mismatch' report.txt || fail 'the text of an error is not on standard error'
+grep -q 'collective mismatch' report.txt || fail 'the text of an error is not on standard error'
 
 # Erroneous calls return the same as in the plain library, which crashes if built without checks.
 for ranks in 2 3; do

@@ -231,7 +231,7 @@ def test_evaluate_and_sample(text):
         written = run.sample("line ", tokens=9, seed=3)
         assert written.startswith("line ") and len(written.encode(errors="replace")) >= 14
         assert run.sample("line ", tokens=9, seed=3) == written
-        with pytest.raises(tutti.Error, match="cannot create"):
+        with pytest.raises(tutti.Error, match="cannot generate"):
             run.sample("", tokens=9)
 
 

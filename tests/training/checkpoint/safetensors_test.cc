@@ -185,7 +185,7 @@ TEST_F(Safetensors, HostileHeadersAreRefusedByName) {
   };
   for (const Hostile& one : cases) {
     EXPECT_THAT(header_error(one.header, one.data),
-                AllOf(HasSubstr(path()), HasSubstr("is no good safetensors file"),
+                AllOf(HasSubstr(path()), HasSubstr("is not a valid safetensors file"),
                       HasSubstr(one.cause), HasSubstr("remedy: ")))
         << one.header.substr(0, 200);
   }

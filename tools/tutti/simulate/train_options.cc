@@ -33,7 +33,7 @@ void add_train_options(Command command, SimulateOptions& o) {
       .show_default();
   add("--virtual", o.virtual_stages, "chunks of the model on each rank (default: interleaved 2)")
       .between(1, 1024);
-  add("--micro-batches", o.micro_batches, "micro-batches per data-parallel rank and step")
+  add("--micro-batches", o.micro_batches, "of each data-parallel rank")
       .between(1, 1 << 20)
       .show_default();
   add("--forward-us", o.forward_us, "a micro-batch's forward through a chunk: one time, or each's")
@@ -46,9 +46,9 @@ void add_train_options(Command command, SimulateOptions& o) {
       "of that, for weights, where a schedule takes them apart (default: half)")
       .type_name("US,..")
       .separated_by_commas();
-  add("--activation-bytes", o.activation_bytes, "bytes that a micro-batch sends between two chunks")
+  add("--activation-bytes", o.activation_bytes, "of a micro-batch between two chunks")
       .type_name("BYTES");
-  add("--gradient-bytes", o.gradient_bytes, "gradient bytes of a chunk").type_name("BYTES");
+  add("--gradient-bytes", o.gradient_bytes, "of a chunk's parameters").type_name("BYTES");
   add("--bucket-bytes", o.bucket_bytes, "of gradients that are summed in one call")
       .type_name("BYTES")
       .show_default();
@@ -57,8 +57,7 @@ void add_train_options(Command command, SimulateOptions& o) {
       "first forward of a chunk; by 3 before each forward and each backward")
       .between(0, 3)
       .show_default();
-  add("--optimizer-us", o.optimizer_us,
-      "time of a rank's optimizer update, after the gradient sum");
+  add("--optimizer-us", o.optimizer_us, "of a rank, after its gradients are summed");
   command.add_flag("--recompute", o.recomputes, "a backward computes the chunk's forward once more")
       .group(kGroup);
   add("--sync", o.sync,

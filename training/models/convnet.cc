@@ -8,11 +8,11 @@ namespace tutti::training {
 namespace {
 
 void describe(Schema& schema, ConvnetConfig& config) {
-  schema.add("filters", config.filters, "channels of each convolution");
+  schema.add("filters", config.filters, "output channels of each convolution");
   schema.add("strides", config.strides, "stride of each convolution (default: 2)");
-  schema.add("kernel", config.kernel, "height and width of the convolutions' windows");
+  schema.add("kernel", config.kernel, "height and width of the convolution kernels");
   schema.add("widths", config.widths, "width of each hidden fully connected layer");
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<ConvnetConfig> kConvnet{"model", "kind", "convnet", describe};

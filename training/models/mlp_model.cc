@@ -33,11 +33,11 @@ double deviation(double gain, int64_t inputs) {
 }
 
 void describe(Schema& schema, MlpModelConfig& config) {
-  schema.add("context", config.context, "tokens that the model sees");
-  schema.add("embedding", config.embedding, "values per token");
+  schema.add("context", config.context, "context length in tokens");
+  schema.add("embedding", config.embedding, "embedding width");
   schema.add("hidden", config.hidden, "width of each hidden layer").flag("--ffn-hidden-size");
-  schema.add("layers", config.layers, "hidden layers").between(0, kMostLayers);
-  schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
+  schema.add("layers", config.layers, "number of hidden layers").between(0, kMostLayers);
+  schema.add("vocabulary", config.vocabulary, "vocabulary size (default: that of the data)");
 }
 
 const Described<MlpModelConfig> kMlp{"model", "kind", "mlp", describe};

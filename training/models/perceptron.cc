@@ -7,7 +7,7 @@ namespace {
 
 void describe(Schema& schema, PerceptronConfig& config) {
   schema.add("widths", config.widths, "width of each hidden layer");
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<PerceptronConfig> kPerceptron{"model", "kind", "perceptron", describe};

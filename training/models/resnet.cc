@@ -35,14 +35,18 @@ ResNetConfig checked(const ResNetConfig& config) {
 }
 
 void describe(Schema& schema, ResNetConfig& config) {
-  schema.add("blocks", config.blocks, "of each stage").between(0, kMostLayers);
+  schema.add("blocks", config.blocks, "number of blocks of each stage").between(0, kMostLayers);
   schema.add("widths", config.widths, "channels of each stage");
-  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
+  schema
+      .add("sync_bn", config.sync_batch_norm,
+           "synchronized batch normalization: compute batch statistics over all ranks")
       .role(kTrainingOnly);
-  schema.add("zero_last_gain", config.zero_last_gain, "blocks do not start as their shortcuts")
+  schema
+      .add("zero_last_gain", config.zero_last_gain,
+           "initialize the last gain of each block to zero")
       .flag("")
       .role(kTrainingOnly);
-  describe_images(schema, config, "kinds of images");
+  describe_images(schema, config, "number of image classes");
 }
 
 const Described<ResNetConfig> kResNet{"model", "kind", "resnet", describe};

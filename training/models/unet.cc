@@ -37,10 +37,12 @@ UNetConfig checked(const UNetConfig& config) {
 }
 
 void describe(Schema& schema, UNetConfig& config) {
-  schema.add("widths", config.widths, "channels of each encoder, and of the bottom");
-  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
+  schema.add("widths", config.widths, "channels of each encoder level and of the bottom level");
+  schema
+      .add("sync_bn", config.sync_batch_norm,
+           "synchronized batch normalization: compute batch statistics over all ranks")
       .role(kTrainingOnly);
-  describe_images(schema, config, "kinds of pixels");
+  describe_images(schema, config, "number of pixel classes");
 }
 
 const Described<UNetConfig> kUNet{"model", "kind", "unet", describe};

@@ -188,13 +188,13 @@ OptimizerKind adafactor_kind() {
       },
       [](Schema& schema, AdafactorOptions& options) {
         schema.add("beta2_decay", options.beta2_decay,
-                   "the means of squared gradients move by step^-N");
+                   "exponent N of the decay 1 - step^-N of the mean squared gradients");
         schema.add("clip_threshold", options.clip_threshold,
-                   "largest root mean square of an update before the learning rate");
+                   "clipping threshold of the update's root mean square, before the learning rate");
         schema.add(
             "least_rms", options.least_rms,
-            "lower bound of a parameter's root mean square, by which its rate is multiplied");
-        schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+            "lower bound of the parameter's root mean square, which scales its learning rate");
+        schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }
 

@@ -15,7 +15,7 @@ Json suited_adamw(const ModelTraits& model) {
 
 void describe_adamw(Schema& schema, AdamWOptions& options) {
   describe(schema, options.moments);
-  schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+  schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
 }
 
 AdamWStep::AdamWStep(const AdamWOptions& options, const StepOptions& step)

@@ -55,7 +55,7 @@ OptimizerKind lamb_kind() {
       },
       [](Schema& schema, LambOptions& options) {
         describe(schema, options.moments);
-        schema.add("weight_decay", options.weight_decay, "of matrices");
+        schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
       });
 }
 

@@ -260,7 +260,7 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
       return set_member(said, key, words.at(0));
     const std::string close = nearest(words.at(0), known);
     throw Error(ErrorCode::invalid_argument,
-                cat(in_quotes(words.at(0)), " is none of ", joined(known, ", "),
+                cat(in_quotes(words.at(0)), " is not one of ", joined(known, ", "),
                     close.empty() ? "" : cat(" (did you mean ", close, "?)")));
   };
   command
@@ -309,8 +309,7 @@ std::vector<std::string> all_names() {
 void set_one(Json& said, const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a setting is given as name=value, not ", in_quotes(word)));
+    throw Error(ErrorCode::invalid_argument, cat("expected name=value, not ", in_quotes(word)));
   }
   const std::string key = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);
@@ -336,7 +335,7 @@ void check_is_setting(const std::string& key) {
   if (std::ranges::find(names, key) != names.end()) return;
   const std::string close = nearest(key, names);
   throw Error(ErrorCode::invalid_argument,
-              cat("there is no setting ", printable(key),
+              cat("unknown setting ", printable(key),
                   close.empty() ? "" : cat(" (did you mean ", close, "?)")));
 }
 
@@ -357,9 +356,7 @@ void add_set(Command command, Json& said) {
   const auto take = [&said](const std::vector<std::string>& words) {
     for (const std::string& word : words) set_one(said, word);
   };
-  command
-      .add_words("--set", take, "a setting by its name in the configuration: optimizer.lr=0.001",
-                 true)
+  command.add_words("--set", take, "set a configuration value by name: optimizer.lr=0.001", true)
       .type_name("NAME=VALUE");
 }
 
@@ -405,13 +402,12 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
        "--rate-scaling linear or sqrt"},
       {"optimizer.final_fraction", training.schedule.decay != LearningRateSchedule::Decay::constant,
        "--lr-schedule cosine or linear"},
-      {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0,
-       "a --momentum above 0"},
+      {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0, "--momentum above 0"},
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw, or --sync"},
       {"parallel.sp", options.mesh.tensor > 1, "--tp"},
-      {"parallel.sp", !takes_mix(options), "--model gpt2, llama or its kin"},
+      {"parallel.sp", !takes_mix(options), "--model gpt2 or the llama family"},
       {"parallel.mix", takes_mix(options), "--model perceptron or convnet"},
       {"parallel.mix", options.mesh.tensor > 1, "--tp"},
       {"parallel.tp_overlap", options.mesh.tensor > 1, "--tp"},
@@ -447,10 +443,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     if (where.empty()) throw UsageError(problem);
     // A whole configuration says everything, most of it as it is anyhow.
     if (*value == field.get()) continue;
-    throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: leave it out there"));
+    throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: remove it there"));
   }
   if (where.empty() && find_member(said, "training.samples") != nullptr) {
-    throw UsageError("training.samples follows from the run's length: give --steps or --epochs");
+    throw UsageError("training.samples cannot be set, because it follows from --steps or --epochs");
   }
 }
 

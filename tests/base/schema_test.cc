@@ -73,13 +73,13 @@ TEST_F(SchemaTest, SaysWhatIsWrongAndWhere) {
                     HasSubstr("run.json")));
   EXPECT_THAT(refusal({{"size", {{"tide", true}}}}), HasSubstr("did you mean model.size.tied?"));
   EXPECT_THAT(refusal({{"count", "two"}}),
-              AllOf(HasSubstr("model.count: a whole number is wanted, not \"two\""),
+              AllOf(HasSubstr("model.count: a whole number is required, not \"two\""),
                     HasSubstr("run.json")));
-  EXPECT_THAT(refusal({{"count", 1.5}}), HasSubstr("a whole number is wanted, not 1.5"));
+  EXPECT_THAT(refusal({{"count", 1.5}}), HasSubstr("a whole number is required, not 1.5"));
   EXPECT_THAT(refusal({{"count", 11}}), HasSubstr("from 1 to 10, not 11"));
-  EXPECT_THAT(refusal({{"size", 3}}), HasSubstr("model.size: an object is wanted, not 3"));
+  EXPECT_THAT(refusal({{"size", 3}}), HasSubstr("model.size: expected an object, not 3"));
   EXPECT_THAT(refusal({{"size", {{"rates", Json::array({1, "x"})}}}}),
-              HasSubstr("a list of numbers is wanted"));
+              HasSubstr("a list of numbers is required"));
   EXPECT_THAT(refusal({{"shape", "squre"}}), HasSubstr("did you mean square?"));
   EXPECT_EQ(shape, Shape::round);
   EXPECT_EQ(count, 2);

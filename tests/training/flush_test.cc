@@ -221,7 +221,7 @@ class Refused : public ::testing::TestWithParam<const char*> {
     change(options, config);
     expect_refused(
         kStages, [&](const Job& job) { train_as_rank(job, options, {}, config); },
-        cat("the schedule ", GetParam(), " does not go with ", what), remedy);
+        cat("the schedule ", GetParam(), " does not support ", what), remedy);
   }
 };
 

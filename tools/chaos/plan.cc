@@ -90,8 +90,9 @@ void check(const Fault& fault, const Json& json) {
 int rank_from_json(const Json& json) {
   const Json& rank = json["rank"];
   if (rank == kLauncherName) return kLauncher;
-  if (!rank.is_natural_number())
-    refuse(json, "`rank` is not a rank", "use 0 or more, or " launcher "");
+  if (!rank.is_natural_number()) {
+    refuse(json, "`rank` is not a rank", "use 0 or more, or \"launcher\"");
+  }
   return rank.get<int>();
 }
 

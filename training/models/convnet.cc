@@ -21,17 +21,17 @@ constexpr int64_t kMostOfAWindow = 1024;
 
 std::vector<NetworkLayer> layers_of(const ConvnetConfig& config) {
   require_size("number of convolutions", std::ssize(config.filters));
-  require_size("size of a convolution's windows", config.kernel);
+  require_size("kernel size of a convolution", config.kernel);
   if (config.kernel > kMostOfAWindow) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a convolution's windows cannot have a height and width of ", config.kernel),
-                {.where = "--kernel", .remedy = cat("give at most ", kMostOfAWindow)});
+                cat("the kernels of a convolution cannot have size ", config.kernel),
+                {.where = "--kernel", .remedy = cat("use at most ", kMostOfAWindow)});
   }
   if (!config.strides.empty() && config.strides.size() != config.filters.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the model has ", config.filters.size(), " convolutions and ",
                     config.strides.size(), " strides"),
-                {.where = "--strides", .remedy = "give each convolution a stride, or none one"});
+                {.where = "--strides", .remedy = "give one stride per convolution, or none"});
   }
   std::vector<NetworkLayer> layers;
   for (size_t i = 0; i < config.filters.size(); ++i) {

@@ -168,16 +168,16 @@ TEST_F(TrainConfig, MistakesAreNamed) {
   refused(R"({"model": {"kind": "gpt2", "layer": 1}})", {"model.layer", "model.layers?"});
   refused(R"({"model": {"kind": "gtp2"}})", {"gtp2", "did you mean gpt2?"});
   refused(R"({"model": {"kind": "mlp", "heads": 1}})", {"heads", "gpt2"});
-  refused(R"({"optimizer": {"lr": "fast"}})", {"optimizer.lr", "a number is wanted", "\"fast\""});
+  refused(R"({"optimizer": {"lr": "fast"}})", {"optimizer.lr", "expected a number", "\"fast\""});
   refused(R"({"training": {"steps": 1.5}})",
-          {"training.steps", "a whole number is wanted, not 1.5"});
-  refused(R"({"training": 3})", {"training", "an object is wanted, not 3"});
+          {"training.steps", "a whole number is required, not 1.5"});
+  refused(R"({"training": 3})", {"training", "expected an object, not 3"});
   refused(R"({"parallel": {"zero": 7}})", {"parallel.zero", "from 0 to 3"});
   refused("{\n  \"model\": {,}\n}", {"line 2, column 13"});
-  refused("[1]", {"an object is wanted"});
+  refused("[1]", {"expected an object"});
   expect_refused({"train", "--config", path("absent.json")}, {"absent.json"});
   expect_refused(configured({"--set", "optimizer.lrr=1"}), {"--set", "did you mean optimizer.lr?"});
-  expect_refused(configured({"--set", "optimizer.lr=x"}), {"optimizer.lr", "a number is wanted"});
+  expect_refused(configured({"--set", "optimizer.lr=x"}), {"optimizer.lr", "expected a number"});
   expect_refused(configured({"--set", "optimizer.lr"}), {"name=value"});
 }
 

@@ -47,8 +47,8 @@ double ping(Communicator& comm, int peer, bool leads) {
   return median(halves);
 }
 
-// Doubles the message size until a transfer takes long enough (short ones may fit into a network's
-// buffers), then takes the median of several. Returns GB/s to the sender.
+// Increases the message size until a transfer takes long enough (short ones may fit into a
+// network's buffers), then takes the median of several. Returns GB/s to the sender.
 double send_for_speed(Communicator& comm, int to, std::vector<std::byte>& buffer) {
   std::vector<double> speeds;
   uint64_t bytes = kFirstBytes;

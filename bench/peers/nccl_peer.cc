@@ -29,7 +29,7 @@ template <typename Function>
 Function* find(void* library, const char* name) {
   if (void* const function = ::dlsym(library, name)) return reinterpret_cast<Function*>(function);
   throw Error(ErrorCode::unsupported, cat(kLibrary, " lacks ", name),
-              {.cause = "it is older than NCCL 2.28"});
+              {.cause = "it is older than NCCL 2.28", .remedy = "install a newer NCCL"});
 }
 
 // The functions of NCCL that are used, loaded at run time.

@@ -121,7 +121,8 @@ std::string PeerProcess::read_line(const Fd& socket, int timeout_ms) const {
   for (char c = 0;;) {
     pollfd waiting{socket.get(), POLLIN, 0};
     if (::poll(&waiting, 1, timeout_ms) != 1 || ::read(socket.get(), &c, 1) != 1) {
-      throw Error(ErrorCode::connection_lost, cat(peer_.title, " exited or does not answer"));
+      throw Error(ErrorCode::connection_lost, cat(peer_.title, " exited or does not answer"),
+                  {.remedy = "see its messages above, or remove it from --peers"});
     }
     if (c == '\n') return line;
     line += c;

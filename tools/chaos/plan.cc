@@ -134,7 +134,8 @@ Fault fault_from_json(const Json& json) {
   const auto kind = json["kind"].get<std::string>();
   const auto* found = std::ranges::find(kNames, kind);
   if (found == kNames.end()) {
-    throw Error(ErrorCode::invalid_argument, cat("unknown fault kind '", kind, "'"));
+    throw Error(ErrorCode::invalid_argument, cat("unknown fault kind '", kind, "'"),
+                {.remedy = "see the kinds in tools/chaos/README.md"});
   }
   Fault fault{.kind = static_cast<Kind>(found - kNames.begin())};
   require_known(fault.kind, json);

@@ -99,7 +99,8 @@ std::vector<std::string> matches(const std::string& expression, const std::strin
     return found;
   } catch (const std::regex_error& error) {
     throw Error(ErrorCode::invalid_argument,
-                cat("'", expression, "' is not a regular expression: ", error.what()));
+                cat("'", expression, "' is not a regular expression: ", error.what()),
+                {.where = "--same-output", .remedy = "test the expression with grep -E"});
   }
 }
 

@@ -81,7 +81,8 @@ Listener listen_on(const std::string& address) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* raw = nullptr;
   if (::getaddrinfo(address.c_str(), "0", &hints, &raw) != 0) {
-    throw Error(ErrorCode::invalid_argument, cat("'", address, "' is not a numeric address"));
+    throw Error(ErrorCode::invalid_argument, cat("'", address, "' is not a numeric address"),
+                {.remedy = "use an IPv4 or IPv6 address"});
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
   Fd socket(::socket(raw->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -83,11 +83,13 @@ int draw(const DrawOptions& options) {
   Shape shape = options.shape;
   if (shape.ranks < 1) {
     throw Error(ErrorCode::invalid_argument,
-                cat("-n is ", shape.ranks, ", but it must be at least 1"));
+                cat("-n is ", shape.ranks, ", but it must be at least 1"),
+                {.remedy = "use -n 4, for example"});
   }
   if (shape.root < 0 || shape.root >= shape.ranks) {
     throw Error(ErrorCode::invalid_argument,
-                cat("unknown rank ", shape.root, " among ", shape.ranks, " for --root"));
+                cat("unknown rank ", shape.root, " among ", shape.ranks, " for --root"),
+                {.remedy = cat("use a rank from 0 to ", shape.ranks - 1)});
   }
   if (!options.group.empty()) {
     shape.layout = Layout::of_sizes(parse_groups(options.group, shape.ranks));
@@ -95,7 +97,8 @@ int draw(const DrawOptions& options) {
   const std::string reason = algorithm.supports(shape);
   if (!reason.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(algorithm.name, " does not run on ", shape.ranks, " ranks: ", reason));
+                cat(algorithm.name, " does not run on ", shape.ranks, " ranks: ", reason),
+                {.remedy = "use another -n"});
   }
   ProgramSet set{
       .collective = algorithm.collective, .algorithm = algorithm.name, .root = shape.root};

@@ -50,7 +50,8 @@ Wanted wanted_of(const ExplainOptions& options) {
   const DType dtype = dtype_named(options.dtype);
   if (options.root < 0 || options.root >= options.ranks) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--root ", options.root, " is not a rank from 0 to ", options.ranks - 1));
+                cat("--root ", options.root, " is not one of the ", options.ranks, " ranks"),
+                {.remedy = cat("use a rank from 0 to ", options.ranks - 1)});
   }
   return {.collective = collective,
           .root = options.root,

@@ -84,6 +84,7 @@ void add_run(CommandLine& line) {
       .add_option("--min-ranks", options->min_ranks,
                   "continue after failures of ranks or hosts while at least N ranks survive; "
                   "programs continue with tutti_shrink()")
+      .type_name("N")
       .between(1, 1 << 20);
   run_command
       .add_option("--spares", options->spares,
@@ -91,6 +92,7 @@ void add_run(CommandLine& line) {
                   "them to a communicator")
       .between(0, 1 << 20);
   run_command.add_option("--restarts", options->restarts, "restart a failed job at most N times")
+      .type_name("N")
       .between(0, 1 << 20);
   run_command
       .add_option("--set", options->settings, "environment variable for the job; may be repeated")

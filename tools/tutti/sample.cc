@@ -56,11 +56,14 @@ void add_sample(CommandLine& line) {
       .add_option("--temperature", options->generation.temperature,
                   "sampling temperature; 0: always the most likely token")
       .show_default();
-  command.add_option("--top-k", options->generation.top_k,
-                     "sample from the K most likely tokens; 0: from all");
+  command
+      .add_option("--top-k", options->generation.top_k,
+                  "sample from the K most likely tokens; 0: from all")
+      .type_name("K");
   command
       .add_option("--top-p", options->generation.top_p,
                   "sample from the most likely tokens whose probabilities sum to P")
+      .type_name("P")
       .show_default();
   command.add_option("--seed", options->generation.seed, "random seed").show_default();
   command.add_flag(

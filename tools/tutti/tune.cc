@@ -130,7 +130,8 @@ MeasuredHost place_of(const std::vector<Host>& named) {
     }
   }
   throw Error(ErrorCode::unsupported, cat(named[0].name, " did not report its description"),
-              {.cause = cat("its output: ", last_words(output))});
+              {.cause = cat("its output: ", last_words(output)),
+               .remedy = cat("try `tutti doctor --hosts ", named[0].name, "`")});
 }
 
 struct Errors {
@@ -204,7 +205,8 @@ int tune(const TuneOptions& options) {
   const std::vector<Observation> all = jobs.observations();
   const int stopped_by = StopSignals::requested();
   if (all.empty())
-    throw Error(ErrorCode::unsupported, "nothing was measured, so nothing is stored");
+    throw Error(ErrorCode::unsupported, "nothing was measured, so nothing is stored",
+                {.remedy = "run `tutti tune` again without an interrupt"});
   if (stopped_by != 0) std::cerr << "interrupted: the measurements so far are kept\n";
   model = bench::fit(model, all);
   model.errors = bench::errors_left(all, model);
@@ -231,7 +233,8 @@ int tune_gpus(const TuneOptions& options) {
   if (gpus < 2) {
     throw Error(ErrorCode::unsupported,
                 cat("there are ", gpus, " GPUs, but measuring requires at least two"),
-                {.cause = "this host has no more GPUs, or CUDA_VISIBLE_DEVICES hides them"});
+                {.cause = "this host has no more GPUs, or CUDA_VISIBLE_DEVICES hides them",
+                 .remedy = "check nvidia-smi and CUDA_VISIBLE_DEVICES"});
   }
   const std::string gpu(gpu_class_for(cuda::device_info(0).name));
   CostModel model = load_cost_model();
@@ -276,8 +279,10 @@ int run(const Command& command, TuneOptions& options) {
 void add_tune(CommandLine& line) {
   const auto o = std::make_shared<TuneOptions>();
   Command command = line.add("tune", "measure this machine to calibrate the choice of algorithms");
-  command.add_option("--json", o->json,
-                     "file for the measured costs (default: a file in the user's cache folder)");
+  command
+      .add_option("--json", o->json,
+                  "file for the measured costs (default: a file in the user's cache folder)")
+      .type_name("FILE");
   command
       .add_option("--fit", o->fit.table,
                   "fit a cluster's parameters to this table (nccl-tests output or CSV) instead of "

@@ -223,7 +223,8 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
 int run(const VerifyOptions& options) {
   if (options.max_ranks < 1) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--max-ranks is ", options.max_ranks, ", but it must be at least 1"));
+                cat("--max-ranks is ", options.max_ranks, ", but it must be at least 1"),
+                {.remedy = "use --max-ranks 16, for example"});
   }
   const WireFormat wire = wire_named(options.wire);
   const std::vector<const Algorithm*> algorithms = selected(options);

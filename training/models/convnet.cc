@@ -55,7 +55,7 @@ Json Convnet::configuration() const { return kConvnet.write(config_); }
 
 ModelKind convnet_kind() {
   return model_kind<ConvnetConfig>(
-      "of images, convolutions and fully connected layers",
+      "image classifier with convolutions and fully connected layers",
       {.inputs = Inputs::images,
        .batch = 128,
        .micro_batch = 64,

@@ -10,7 +10,7 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
              "maximum context length for later use; 0: same as --context");
-  schema.add("vocabulary", config.vocabulary, "vocabulary size (default: that of the data)");
+  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 4 x width")
       .flag("--ffn-hidden-size");
   schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},

@@ -81,7 +81,7 @@ void describe(Schema& schema, LlamaConfig& config) {
       .add("window", config.window,
            "sliding-window attention: number of last tokens that each token attends to; 0: all")
       .flag("--attention-window");
-  schema.add("vocabulary", config.vocabulary, "vocabulary size (default: that of the data)");
+  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
       .flag("--ffn-hidden-size");
   schema.add("norm_epsilon", config.norm_epsilon, "term added to the variance in normalizations");
@@ -140,25 +140,26 @@ const std::array<Family, 6>& families() {
   static const std::array<Family, 6> all = {{
       {LlamaFamily::llama, "Llama", "mlp", usual, HeadNormKind::none, described("llama", {})},
       {LlamaFamily::mixtral,
-       "Mixtral: Llama with experts",
+       "Mixtral: Llama with a mixture of experts",
        "block_sparse_moe",
        {"w1", "w3", "w2"},
        HeadNormKind::none,
        described("mixtral", {.family = LlamaFamily::mixtral, .router = {.experts = 8, .topk = 2}})},
-      {LlamaFamily::qwen2moe, "Qwen2-MoE: with a shared expert", "mlp", usual, HeadNormKind::none,
+      {LlamaFamily::qwen2moe, "Qwen2-MoE, with a shared expert", "mlp", usual, HeadNormKind::none,
        described("qwen2moe", {.family = LlamaFamily::qwen2moe,
                               .attention_bias = true,
                               .router = {.experts = 8, .topk = 4, .renormalize = false},
                               .shared_hidden = 256,
                               .shared_gate = true})},
-      {LlamaFamily::qwen3moe, "Qwen3-MoE: with norms of heads", "mlp", usual,
+      {LlamaFamily::qwen3moe, "Qwen3-MoE, with QK norm per head", "mlp", usual,
        HeadNormKind::each_head,
        described("qwen3moe",
                  {.family = LlamaFamily::qwen3moe, .router = {.experts = 8, .topk = 4}})},
-      {LlamaFamily::olmoe, "OLMoE: with norms of all heads", "mlp", usual, HeadNormKind::all_heads,
+      {LlamaFamily::olmoe, "OLMoE, with QK norm over all heads", "mlp", usual,
+       HeadNormKind::all_heads,
        described("olmoe", {.family = LlamaFamily::olmoe,
                            .router = {.experts = 8, .topk = 4, .renormalize = false}})},
-      {LlamaFamily::switch_transformer, "Llama with the routing of Switch Transformers", "mlp",
+      {LlamaFamily::switch_transformer, "Llama with the routing of Switch Transformer", "mlp",
        usual, HeadNormKind::none,
        described("switch", {.family = LlamaFamily::switch_transformer,
                             .router = {.experts = 8,

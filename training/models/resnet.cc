@@ -261,8 +261,8 @@ Json ResNet::configuration() const { return kResNet.write(config_); }
 
 ModelKind resnet_kind() {
   return model_kind<ResNetConfig>(
-      "of images", {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3},
-      kResNet,
+      "ResNet image classifier",
+      {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3}, kResNet,
       [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<ResNet>(config, context.reducer(config.sync_batch_norm),
                                         context.place);

@@ -426,7 +426,7 @@ int64_t UNet::targets_in(const MicroBatch& batch) const {
 
 ModelKind unet_kind() {
   return model_kind<UNetConfig>(
-      "of images, for the class of each pixel",
+      "U-Net image segmentation",
       {.inputs = Inputs::images_of_pixels, .batch = 16, .micro_batch = 8, .adam_rate = 3e-3}, kUNet,
       [](const UNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<UNet>(config, context.reducer(config.sync_batch_norm),

@@ -118,8 +118,8 @@ std::string meaning_of(const Field& field) {
 
 constexpr size_t kLongRun = 4;
 
-// Names of kinds in the order in which the help lists all. A long run of neighbours is said as
-// "gpt2 to switch".
+// Returns names of kinds in the order in which the help lists all. A long run of neighbours is
+// shortened to "gpt2..switch".
 std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
   std::vector<std::string> runs;
   for (size_t first = 0; first < names.size();) {
@@ -129,7 +129,7 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
             .first;
     const auto count = static_cast<size_t>(end - names.begin()) - first;
     if (count >= kLongRun) {
-      runs.push_back(cat(names[first], " to ", names[first + count - 1]));
+      runs.push_back(cat(names[first], "..", names[first + count - 1]));
     } else {
       runs.insert(runs.end(), names.begin() + static_cast<int64_t>(first), end);
     }
@@ -138,7 +138,7 @@ std::string in_runs(const std::vector<std::string>& names, const std::vector<std
   return joined(runs, ", ");
 }
 
-// The default that runs have; if it depends on the model: "0.01 (gpt2 to switch 0.1)".
+// Returns the default; if it depends on the model: "0.01 (gpt2..switch 0.1)".
 std::string default_of(const Registry::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   std::string first = usual;
@@ -161,7 +161,24 @@ std::string default_of(const Registry::Kind& kind, const Field& field) {
   return first + (text.empty() ? "" : text + ')');
 }
 
-// "mlp: hidden layers; gpt2 to switch: blocks (default: mlp 1, gpt2 to switch 4)"
+// Each value with the kinds that have it: "mlp 1, gpt2..switch 4". A value of all `owners` is shown
+// without their names.
+std::string in_words(const std::vector<std::pair<std::string, std::vector<std::string>>>& defaults,
+                     const std::vector<std::string>& owners, const std::vector<std::string>& all) {
+  if (defaults.size() == 1 && defaults[0].second == owners) return defaults[0].first;
+  std::vector<std::string> told;
+  for (const auto& [value, kinds] : defaults) {
+    const std::string run = in_runs(kinds, all);
+    if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
+      told.push_back(cat(run, ' ', value));
+    } else {
+      for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));
+    }
+  }
+  return joined(told, ", ");
+}
+
+// "mlp: hidden layers; gpt2..switch: blocks (default: mlp 1, gpt2..switch 4)".
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
   std::vector<std::pair<std::string, std::vector<std::string>>> defaults;  // a value, and the kinds
@@ -186,16 +203,8 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
   for (const auto& [meaning, owners] : meanings) {
     text += cat(text.empty() ? "" : "; ", in_runs(owners, all), ": ", meaning);
   }
-  std::vector<std::string> told;
-  for (const auto& [value, kinds] : defaults) {
-    const std::string run = in_runs(kinds, all);
-    if (kinds.size() >= kLongRun && run.find(',') == std::string::npos) {
-      told.push_back(cat(run, ' ', value));
-    } else {
-      for (const std::string& kind : kinds) told.push_back(cat(kind, ' ', value));
-    }
-  }
-  return text + (told.empty() ? "" : cat(" (default: ", joined(told, ", "), ")"));
+  const std::string told = in_words(defaults, registry.names_with(key), all);
+  return text + (told.empty() ? "" : cat(" (default: ", told, ")"));
 }
 
 const char* value_name_of(const Field& field) {
@@ -254,6 +263,9 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
     names.push_back(kind.name + kind.meaning);
     known.push_back(kind.name);
   }
+  const char* const ranges = registry.kinds.size() > 2 * kLongRun
+                                 ? "; below, a..b are the kinds from a to b in this list"
+                                 : "";
   const std::string key = cat(registry.object, '.', registry.tag);
   const auto take = [&said, key, known](const std::vector<std::string>& words) {
     if (std::ranges::find(known, words.at(0)) != known.end())
@@ -264,8 +276,8 @@ void add_kind_flags(Command command, Json& said, const Registry& registry) {
                     close.empty() ? "" : cat(" (did you mean ", close, "?)")));
   };
   command
-      .add_words(registry.flag(), take, cat(joined(names, " or "), " (default: ", known[0], ")"),
-                 false)
+      .add_words(registry.flag(), take,
+                 cat(joined(names, " or "), ranges, " (default: ", known[0], ")"), false)
       .type_name("NAME")
       .group(registry.group)
       .suggest(known);
@@ -309,7 +321,8 @@ std::vector<std::string> all_names() {
 void set_one(Json& said, const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument, cat("expected name=value, not ", in_quotes(word)));
+    throw Error(ErrorCode::invalid_argument, cat("expected name=value, not ", in_quotes(word)),
+                {.remedy = "write --set optimizer.lr=0.001"});
   }
   const std::string key = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);

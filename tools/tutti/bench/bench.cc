@@ -176,7 +176,8 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   Communicator comm = Communicator::init();
   if (options.ranks > 0 && options.ranks != comm.size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"));
+                cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"),
+                {.remedy = "remove -n, or start as many ranks"});
   }
   check_root(c, comm.size());
   if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers, c.on_device);
@@ -210,13 +211,14 @@ void check_in_place(const BenchOptions& options, const bench::Case& c) {
   throw Error(
       ErrorCode::unsupported,
       cat("--in-place: ", bench::name(c.collective, c.uneven),
-          c.on_device ? " cannot be timed in place with --device cuda" : " has no in-place form"));
+          c.on_device ? " cannot be timed in place with --device cuda" : " has no in-place form"),
+      {.remedy = "remove --in-place"});
 }
 
 void check_plot(const BenchOptions& options, const bench::Case& c) {
   if (options.plot.empty() || c.collective != Collective::barrier) return;
-  throw Error(ErrorCode::invalid_argument,
-              "--plot is not available for barrier, which has no size");
+  throw Error(ErrorCode::invalid_argument, "--plot is not available for barrier, which has no size",
+              {.remedy = "remove --plot"});
 }
 
 void check_peers(const BenchOptions& options, const bench::Case& c) {
@@ -225,7 +227,8 @@ void check_peers(const BenchOptions& options, const bench::Case& c) {
       c.op != ReduceOp::sum || c.root != 0) {
     throw Error(ErrorCode::unsupported,
                 "--peers supports only --dtype f32, --op sum, --root 0 and equal block sizes, and "
-                "not send_recv");
+                "not send_recv",
+                {.remedy = "remove --peers, or change these options"});
   }
 }
 
@@ -339,10 +342,12 @@ void add_bench(CommandLine& line) {
       .add_option("--iterations", o->iterations,
                   "timed calls per round (default: depends on the size)")
       .between(1, 1 << 30);
-  bench.add_option("--json", o->json, "write the results as JSON to this file");
-  bench.add_option("--csv", o->csv, "write the table as CSV to this file");
-  bench.add_option("--plot", o->plot,
-                   "plot time against size into this .svg or .png file (requires gnuplot)");
+  bench.add_option("--json", o->json, "write the results as JSON to this file").type_name("FILE");
+  bench.add_option("--csv", o->csv, "write the table as CSV to this file").type_name("FILE");
+  bench
+      .add_option("--plot", o->plot,
+                  "plot time against size into this .svg or .png file (requires gnuplot)")
+      .type_name("FILE");
   bench.footer(
       "Examples:\n"
       "  tutti bench all_reduce -n 2\n"

@@ -84,7 +84,8 @@ void check_wire(const bench::Case& c, const BenchOptions& options) {
   }
   if (reduces(c.collective) && c.op == ReduceOp::user) {
     throw Error(ErrorCode::invalid_argument, cat("--wire ", options.wire, " with --op user"),
-                {.cause = "user operators process elements in f32, not in a wire format"});
+                {.cause = "user operators process elements in f32, not in a wire format",
+                 .remedy = "use another --op, or --wire plain"});
   }
   if (c.on_device && reduces(c.collective)) {
     throw Error(ErrorCode::unsupported, cat("--wire ", options.wire, " with --device cuda"),
@@ -104,7 +105,8 @@ bench::Case parse_case(const BenchOptions& options) {
   if (reduces(c.collective) && !supports(c.op, c.dtype)) {
     throw Error(ErrorCode::invalid_argument, cat(options.op, " is not defined for ", options.dtype),
                 {.cause = "bitwise operators require integers; minloc and maxloc require pairs, "
-                          "which no other operator supports"});
+                          "which no other operator supports",
+                 .remedy = "use another --op or --dtype"});
   }
   c.algorithm = options.all() ? "auto" : options.algorithm;
   if (c.algorithm != "auto") resolve_algorithm(c.collective, c.algorithm);

@@ -69,7 +69,8 @@ std::string where(const ScheduleKind& kind, const Shape& shape) {
 void refuse_below_one(const char* option, int value) {
   if (value >= 1) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(option, " is ", value, ", but it must be at least 1"));
+              cat(option, " is ", value, ", but it must be at least 1"),
+              {.remedy = cat("use ", option, " 4, for example")});
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ int fit_laws(const PlanOptions& o) {
   row("B", &ScalingLaw::B);
   row("alpha", &ScalingLaw::alpha);
   row("beta", &ScalingLaw::beta);
-  std::printf("The brackets hold 80% bootstrap intervals: fits to resampled runs.\n");
+  std::printf("The brackets hold 80%% bootstrap intervals: fits to resampled runs.\n");
   if (!o.json.empty()) write_file(o.json, to_json(fitted.law));
   return 0;
 }

@@ -89,7 +89,9 @@ int largest_micro_batch(const PlanOptions& o, const planner::Job& job) {
     fixed.constraints.micro_batch = size;
     if (const auto best = best_of(fixed, job)) largest = best;
   }
-  if (!largest) throw Error(ErrorCode::unsupported, "not even one sequence fits in memory");
+  if (!largest)
+    throw Error(ErrorCode::unsupported, "not even one sequence fits in memory",
+                {.remedy = "use a shorter --seq, more GPUs, or more --tp or --pp ranks"});
   std::printf("a micro-batch of %lld: %s, %.1f GiB, %.3f s a step\n",
               static_cast<long long>(largest->layout.micro_batch), to_text(largest->layout).c_str(),
               largest->memory.total() / planner::kGiB, largest->time.total());

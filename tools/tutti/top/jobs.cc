@@ -157,7 +157,8 @@ JobPlace place_with(int pid) {
   if (!wanted->addresses.empty()) return std::move(*wanted);
   throw Error(ErrorCode::bootstrap,
               cat("no rank of the job of process ", pid, " listens on this host"),
-              {.cause = "the job is starting or ending, or its ranks belong to another user"});
+              {.cause = "the job is starting or ending, or its ranks belong to another user",
+               .remedy = "try again, or use `tutti top --job HOST:PORT`"});
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ std::vector<bench::Round> pair_by_pair(int ranks) {
   return rounds;
 }
 
-// Returns a round of disjoint pairs that reveals shared links: neighbours on one host, or rank i
-// and i + n/2 on several hosts.
+// Returns one round of all neighbours (0 and 1, 2 and 3, ...), whose concurrent transfers share
+// links.
 bench::Round all_at_once(int ranks) {
   bench::Round round;
   for (int low = 0; low + 1 < ranks; low += 2) round.emplace_back(low, low + 1);

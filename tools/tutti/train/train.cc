@@ -355,6 +355,7 @@ void add_own_options(Command command, TrainCommandOptions& options) {
       .add_option("--min-ranks", options.min_ranks,
                   "continue after failures while at least N ranks survive (default: stop at a "
                   "failure; with --spares: the number of training ranks)")
+      .type_name("N")
       .between(1, 65536);
   command
       .add_option("--spares", options.spares,

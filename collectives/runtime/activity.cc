@@ -34,12 +34,12 @@ Json recorded(const CallRecord& record, Ticks now) {
 Activity CommunicatorImpl::activity() {
   Activity activity{.calls = tally_.calls(),
                     .bytes = tally_.bytes(),
-                    .waited_ns = spin_time_.waited_ns(),
+                    .waited_ns = wait_times_.waited_ns(),
                     .waits_for = waited_for()};
   if (const std::optional<CallRecord> record = recorder_.current()) {
     activity.current = text_of(*record);
     activity.current_ns = nanoseconds_between(record->started, ticks());
-  } else if (const int64_t waiting = spin_time_.waiting_ns(); waiting > kLeastWaitNs) {
+  } else if (const int64_t waiting = wait_times_.waiting_ns(); waiting > kLeastWaitNs) {
     activity.current = "send/recv";
     activity.current_ns = waiting;
   }

@@ -241,7 +241,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   std::unique_ptr<Paths> paths_;
   Transport* transport_ = nullptr;  // that of paths_
   EarlyConnections early_;
-  SpinTime spin_time_;
+  WaitTimes wait_times_;
   std::atomic<bool> leaving_{false};
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 

@@ -56,7 +56,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
   Backoff backoff(engine_->oversubscribed(), transport_ && transport_->traits().wakes_slowly,
-                  spin_time_);
+                  wait_times_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
     const bool others_moved = engine_->active().count() > 1 && engine_->progress_others(this);

@@ -40,23 +40,23 @@ void stay(Communicator& comm) {
   comm.recv(std::span(&value, 1), 0);
 }
 
-TEST(SpinTime, LearnsHowLongYieldingIsWorthIt) {
+TEST(WaitTimes, LearnHowLongSpinningIsWorthIt) {
   constexpr int64_t kMillisecond = 1'000'000;
-  internal::SpinTime time;
-  const int64_t least = time.yield_ns();
+  internal::WaitTimes time;
+  const int64_t least = time.spin_ns();
   EXPECT_LT(least, kMillisecond);
   time.learn_from_sleep(kMillisecond);
-  EXPECT_EQ(time.yield_ns(), 2 * kMillisecond);
+  EXPECT_EQ(time.spin_ns(), 2 * kMillisecond);
   time.learn_from_sleep(kMillisecond / 2);
-  EXPECT_EQ(time.yield_ns(), 2 * kMillisecond) << "a shorter one would have been caught";
+  EXPECT_EQ(time.spin_ns(), 2 * kMillisecond) << "a shorter one would have been caught";
   time.learn_from_sleep(5 * kMillisecond / 2);
-  EXPECT_EQ(time.yield_ns(), 3 * kMillisecond) << "no longer than that";
+  EXPECT_EQ(time.spin_ns(), 3 * kMillisecond) << "no longer than that";
   time.learn_from_sleep(1000 * kMillisecond);
-  EXPECT_EQ(time.yield_ns(), least) << "nothing would have caught this one";
+  EXPECT_EQ(time.spin_ns(), least) << "nothing would have caught this one";
 }
 
-TEST(SpinTime, KnowsHowLongWaitsWere) {
-  internal::SpinTime time;
+TEST(WaitTimes, KnowHowLongWaitsWere) {
+  internal::WaitTimes time;
   EXPECT_EQ(time.waited_ns(), 0);
   {
     internal::Backoff backoff(true, false, time);

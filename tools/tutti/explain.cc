@@ -243,7 +243,7 @@ void add_explain(CommandLine& line) {
   command.add_option("collective", o->collective, "collective: all_reduce, all_gather, ...")
       .required()
       .suggest(collective_names());
-  command.add_option("-n,--ranks", o->ranks, "ranks").between(1, 1 << 20).show_default();
+  command.add_option("-n,--ranks", o->ranks, "number of ranks").between(1, 1 << 20).show_default();
   command.add_option("--bytes", o->bytes, "size in bytes, as in `tutti bench`").show_default();
   command.add_option("--dtype", o->dtype, "element type").show_default().suggest(dtype_names());
   command

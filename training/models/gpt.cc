@@ -26,7 +26,7 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("dropout", config.dropout, "dropout probability").role(kTrainingOnly);
 }
 
-// With what 0 stands for.
+// Replaces zeros by the values that they stand for.
 GptConfig completed(GptConfig config) {
   if (config.max_context == 0) config.max_context = config.context;
   if (config.hidden == 0) {

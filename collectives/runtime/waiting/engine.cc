@@ -120,7 +120,7 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
 
 // Sleeps for good while no call is under way, and for short times while peers are waited for.
 void Engine::make_progress(const std::stop_token& stop) {
-  SpinTime spin;
+  WaitTimes times;
   while (!stop.stop_requested()) {
     callbacks_.run();
     if (stop.stop_requested()) return;  // the engine may be gone
@@ -129,7 +129,8 @@ void Engine::make_progress(const std::stop_token& stop) {
       active_.wait(rung);
       continue;
     }
-    Backoff backoff(oversubscribed(), false, spin);
+    // The core is for the thread that computes meanwhile.
+    Backoff backoff(true, false, times);
     while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;

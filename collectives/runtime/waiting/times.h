@@ -7,12 +7,10 @@
 
 namespace tutti::internal {
 
-// A wait counts from its last progress (backoff.h). How long it spins and yields is learned, within
-// these bounds.
-inline constexpr int64_t kLeastSpinNs = 1'000;
-inline constexpr int64_t kMostSpinNs = 20'000;
-inline constexpr int64_t kLeastYieldNs = 200'000;
-inline constexpr int64_t kMostYieldNs = 3'000'000;
+// How long a wait spins or yields before it sleeps (backoff.h), from its last progress.
+inline constexpr int64_t kSpinNs = 200'000;
+inline constexpr int64_t kMostSpinNs = 3'000'000;  // on transports that wake slowly
+inline constexpr int64_t kYieldNs = 200'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
 // While another thread is at work on what would be slept on.
 inline constexpr std::chrono::microseconds kNap(50);

@@ -56,6 +56,19 @@ class Bench : public Cli {
   }
 };
 
+TEST_F(Bench, RunsBesideBusyProcesses) {
+  const Json document = measure({"all_reduce", "-n", "2", "--max", "8", "--load", "2"});
+  EXPECT_EQ(document["load"], 2);
+  expect_right(document, 1);
+}
+
+TEST_F(Bench, RunsWithinAQuotaOrSaysWhyNot) {
+  const Result result = run({"bench", "all_reduce", "-n", "2", "--max", "8", "--quota", "1.5"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::AnyOf(HasSubstr("# within the time of 1.5 processors\n"),
+                                           HasSubstr("skipped: --quota: ")));
+}
+
 TEST_F(Bench, JsonHasItsFields) {
   const Json document = measure({"all_reduce", "-n", "2", "--min", "8", "--max", "8K", "--factor",
                                  "32", "--transport", "shm", "--algorithm", "ring"});
@@ -69,12 +82,14 @@ TEST_F(Bench, JsonHasItsFields) {
   expect_right(document, 3);
   uint64_t bytes = 8;
   for (const Json& result : document["results"]) {
-    EXPECT_THAT(keys(result), UnorderedElementsAre("algbw_GBps", "algorithm", "busbw_GBps", "bytes",
-                                                   "count", "min_us", "time_us", "wrong"));
+    EXPECT_THAT(keys(result),
+                UnorderedElementsAre("algbw_GBps", "algorithm", "busbw_GBps", "bytes", "count",
+                                     "min_us", "p90_us", "time_us", "wrong"));
     EXPECT_EQ(result["bytes"], bytes);
     EXPECT_EQ(result["count"], bytes / 4);
     EXPECT_EQ(result["algorithm"], "ring");
     EXPECT_LE(result["min_us"], result["time_us"]);
+    EXPECT_LE(result["time_us"], result["p90_us"]);
     const double algbw = result["algbw_GBps"];
     EXPECT_NEAR(algbw, static_cast<double>(bytes) / result["time_us"].get<double>() / 1000,
                 algbw * 1e-6);

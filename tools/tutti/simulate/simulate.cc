@@ -283,9 +283,9 @@ void add_simulate(CommandLine& line) {
   command.add_option("--cluster,--topology", o->topology,
                      "GPU cluster or network, given by name, description or file (see below)");
   command
-      .add_option("--gpu", o->gpu,
-                  "simulate the kernels on the GPUs of one host instead, of a class of `tutti "
-                  "explain --gpu`")
+      .add_option(
+          "--gpu", o->gpu,
+          "simulate kernels on the GPUs of one host instead: a class of `tutti explain --gpu`")
       .type_name("CLASS");
   command
       .add_option("-n,--ranks", o->ranks,

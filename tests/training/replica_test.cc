@@ -260,7 +260,7 @@ TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
-              HasSubstr("gradients of a scaled loss cannot be compressed"));
+              HasSubstr("error feedback is not available with loss scaling"));
 }
 
 // --- errors of one rank ---

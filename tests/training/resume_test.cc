@@ -129,7 +129,7 @@ TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
       for (const std::string& word : words) EXPECT_THAT(said, HasSubstr(word));
     }
   };
-  const std::string another = "this would not be the run that was saved";
+  const std::string another = "the options differ from those of the saved run";
   refused([](Made& run) { run.options.schedule.peak = 0.01; },
           {another, "lr: 0.003 in the checkpoint, 0.01 now", "--allow-changed lr"});
   refused([](Made& run) { run.model.dropout = 0.1; }, {"dropout: 0 in the checkpoint, 0.1 now"});

@@ -199,8 +199,7 @@ TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
   };
   EXPECT_EQ(refusal(5, 7), "");
   EXPECT_THAT(refusal(3, 256), HasSubstr("3 hidden values cannot be sharded over 4 ranks"));
-  EXPECT_THAT(refusal(64, 3),
-              HasSubstr("3 tokens of the vocabulary cannot be sharded over 4 ranks"));
+  EXPECT_THAT(refusal(64, 3), HasSubstr("vocabulary entries cannot be sharded over 4 ranks"));
 }
 
 // --- the same bits ---
@@ -414,7 +413,7 @@ TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
            TinyRank(job, run).step();
          })) {
       ASSERT_TRUE(error);
-      refusals += std::string(error->what()).find("updates whole matrices") != std::string::npos;
+      refusals += std::string(error->what()).find("whole matrices") != std::string::npos;
     }
     EXPECT_GE(refusals, 1);
   }
@@ -427,7 +426,7 @@ TEST_F(TensorParallel, GradientsAreNotCompressed) {
          TinyRank(job, run);
        })) {
     ASSERT_TRUE(error);
-    EXPECT_NE(std::string(error->what()).find("cannot be compressed"), std::string::npos);
+    EXPECT_NE(std::string(error->what()).find("compression"), std::string::npos);
   }
 }
 

@@ -51,8 +51,8 @@ std::string run_of(const std::vector<StepSeen>& steps, const std::string& direct
   if (runs.size() <= 1) return runs.empty() ? "" : *runs.begin();
   throw Error(ErrorCode::invalid_argument,
               cat(directory, " holds ", describe_runs(steps),
-                  ", and its file `latest` does not say which run to resume"),
-              {.remedy = "choose a step of that run: --resume STEP"});
+                  ", and its file `latest` does not name one of them"),
+              {.remedy = "select a step of the run: --resume STEP"});
 }
 
 std::string listed(const std::vector<StepSeen>& steps) {
@@ -112,7 +112,7 @@ std::string describe_runs(const std::vector<StepSeen>& steps) {
   for (const StepSeen& seen : steps) {
     const std::string name = seen.error ? "a run whose steps cannot be read"
                              : seen.run.empty()
-                                 ? "a run without an identity, from an earlier version of Tutti,"
+                                 ? "a run of an earlier version of Tutti, without an identity,"
                                  : "run " + seen.run;
     last[name] = seen.step;
   }
@@ -127,12 +127,12 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
                        const StepCheck& check) {
   const std::vector<StepSeen> steps = look_at_steps(directory);
   if (steps.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
-                {.remedy = "use a directory with step-... folders"});
+    throw Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
+                {.remedy = "use a directory that contains step-... folders"});
   }
   if (wanted && std::ranges::find(steps, *wanted, &StepSeen::step) == steps.end()) {
-    throw Error(ErrorCode::invalid_argument, cat("no step ", *wanted, " found in ", directory),
-                {.remedy = cat("choose one of the existing steps: ", listed(steps))});
+    throw Error(ErrorCode::invalid_argument, cat("there is no step ", *wanted, " in ", directory),
+                {.remedy = cat("use an existing step: ", listed(steps))});
   }
   const std::optional<int64_t> latest = readable_latest(directory);
   const std::string run = run_of(steps, directory, wanted ? wanted : latest);
@@ -155,7 +155,7 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
   std::string why;
   for (const ChosenStep::Skipped& one : skipped) why += cat("; step ", one.step, ": ", one.why);
   throw Error(ErrorCode::invalid_argument, cat("no checkpoint in ", directory, " is complete", why),
-              {.remedy = "use a copy, or start a new run in another directory"});
+              {.remedy = "restore a copy, or start a new run in another directory"});
 }
 
 }  // namespace tutti::training

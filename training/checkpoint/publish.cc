@@ -21,9 +21,8 @@ Publication::Publication(RunDirectory& directory, int64_t step)
       folder_(cat(directory.path(), '/', temporary_name(step))) {
   if (step < 0) throw Error(ErrorCode::invalid_argument, cat("invalid step ", step));
   if (::mkdir(folder_.c_str(), 0777) != 0) {
-    throw system_error(
-        cat("cannot create the directory ", folder_), errno,
-        {.remedy = "use a directory with write permission, on a disk with free space"});
+    throw system_error(cat("cannot make the directory ", folder_), errno,
+                       {.remedy = "choose a writable directory on a disk with free space"});
   }
 }
 

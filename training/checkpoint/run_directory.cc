@@ -31,7 +31,7 @@ std::string checked_path(const std::string& directory) {
   const std::optional<int64_t> step = parse_step_name(fs::path(path).filename().string());
   throw Error(ErrorCode::invalid_argument,
               cat(path, " is the folder of one step, not the directory of a run"),
-              {.remedy = cat("to continue from that step, use --checkpoint ", parent.string(),
+              {.remedy = cat("to resume from that step, use --checkpoint ", parent.string(),
                              " --resume ", step ? std::to_string(*step) : "STEP")});
 }
 
@@ -42,8 +42,8 @@ void make(const std::string& directory) {
     throw file_error("cannot write into the directory", directory, errno);
   }
   if (error) {
-    throw system_error(cat("cannot create the directory ", directory), error.value(),
-                       {.remedy = "use a directory with write permission"});
+    throw system_error(cat("cannot make the directory ", directory), error.value(),
+                       {.remedy = "choose a directory in a writable place"});
   }
 }
 
@@ -53,8 +53,8 @@ void refuse_other_run(const std::string& directory, const std::string& run, bool
   throw Error(
       ErrorCode::invalid_argument,
       cat(directory, " holds ", describe_runs(steps), "; the new run ", run, " was not started"),
-      {.remedy = cat(resumable ? "continue the old run with --resume, or use" : "use",
-                     " another directory, or remove the old run with --overwrite")});
+      {.remedy = cat(resumable ? "resume the old run with --resume, use" : "name",
+                     " another directory, or replace the old run with --overwrite")});
 }
 
 void check_nothing(const Checkpoint&) {}
@@ -68,8 +68,8 @@ ChosenStep chosen(const std::string& directory, const RunStart& start, const Ste
 
 void check_options(const RunStart& start) {
   if (!start.resume || !start.overwrite) return;
-  throw Error(ErrorCode::invalid_argument, "both --resume and --overwrite were given",
-              {.remedy = "use --resume to continue the existing run, or --overwrite to remove it"});
+  throw Error(ErrorCode::invalid_argument, "--resume excludes --overwrite",
+              {.remedy = "resume the existing run or replace it"});
 }
 
 void remove_leftovers(const std::string& directory) {
@@ -175,7 +175,7 @@ void RunDirectory::begin() {
   if (resumed_->others.empty()) return;
   set_aside(resumed_->others);
   log(LogLevel::warning, cat("the run continues from step ", step, "; ", listed(resumed_->others),
-                             " are not used and were moved to ", aside_));
+                             " is unused and was moved to ", aside_));
 }
 
 std::string RunDirectory::make_companions() {
@@ -209,7 +209,7 @@ void RunDirectory::set_aside(const std::vector<int64_t>& steps) {
     if (::rename(from.c_str(), to.c_str()) != 0) {
       throw system_error(
           cat("cannot move ", from, " to ", to), errno,
-          {.remedy = "move it manually: it does not belong to the run that continues here"});
+          {.remedy = "move it manually, since it does not belong to the resumed run"});
     }
   }
   sync_directory(aside_);
@@ -242,8 +242,7 @@ void RunDirectory::require_no_later_writer(const std::string& folder) const {
   if (!is_of_later_writer(folder)) return;
   require_writer();
   throw Error(
-      ErrorCode::invalid_argument,
-      cat("a later writer than this run has published a step in ", path_),
+      ErrorCode::invalid_argument, cat("another, later job has published a step in ", path_),
       {.remedy = "check which other job uses the directory, then restart the run with --resume"});
 }
 

@@ -20,13 +20,13 @@ namespace {
 
 void check_share(int64_t labels, const ClientShare& share) {
   if (labels == 0) {
-    refuse("the data has no labels to partition by",
-           "use labelled images (MNIST files), or remove the option");
+    refuse("the data has no labels for --labels-per-client",
+           "use images (MNIST files), or remove the option");
   }
   const int64_t least = (labels + share.clients - 1) / share.clients;
   if (share.labels >= least && share.labels <= labels) return;
   refuse(cat(share.clients, " clients cannot have ", share.labels, " of ", labels, " labels each"),
-         cat("use a number from ", least, " to ", labels, "; each label requires a client"));
+         cat("use a number from ", least, " to ", labels, ", so that each label has a client"));
 }
 
 }  // namespace

@@ -130,8 +130,8 @@ void check_products(const ReplicaOptions& options, const Optimizer& optimizer, M
                         "remove --factors");
   }
   if (optimizer.takes_matrices() && options.storage.stage == 0) {
-    check_same_products(mesh.world(), DType::f32, "compute updates of whole matrices redundantly",
-                        "use ZeRO stage 1");
+    check_same_products(mesh.world(), DType::f32,
+                        "compute the updates of whole matrices on every rank", "use ZeRO stage 1");
   }
 }
 

@@ -17,36 +17,36 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
                 {.cause = std::string(cause), .remedy = std::string(remedy)});
   };
   if (placement.holders.size() > 1 && options.storage.stage == 3) {
-    refuse("ZeRO stage 3", "ranks would gather weights that they need at different times",
+    refuse("ZeRO stage 3", "weights would be gathered by ranks that need them at different times",
            "use ZeRO stage 0, 1 or 2, or another schedule");
   }
   if (kind.updates == pipeline::Updates::flushed) return;
   if (placement.has_shared_across) {
     refuse("tied embeddings",
-           "the first and the last stage would wait for each other in each update",
-           "untie them (--untied), or use a synchronous schedule");
+           "the first and the last stage would wait for each other at each update",
+           "add --untied, or use a synchronous schedule");
   }
   if (options.storage.stage == 3) {
-    refuse("ZeRO stage 3", "stage 3 keeps no whole weights that could be stashed",
+    refuse("ZeRO stage 3", "it does not keep whole weights, as weight versions require",
            "use ZeRO stage 0, 1 or 2");
   }
   if (options.clip) {
-    refuse("clipping", "the gradient norm is known only after the last backward of all stages",
+    refuse("clipping",
+           "the global gradient norm is only known after the last backward of all stages",
            "remove --clip, or use a synchronous schedule");
   }
   if (options.loss_scaling) {
-    refuse("loss scaling", "each update would require the overflow state of all stages",
-           "train in f32 or bf16, or use --loss-scale none");
+    refuse("loss scaling", "each update of a stage would depend on overflows in other stages",
+           "use --precision f32 or bf16, or --loss-scale none");
   }
 }
 
 void check_experts(Model& model, const ReplicaOptions& options) {
   if (options.sync.has_order() && model.expert_load() != nullptr) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat(text_of(options.sync), " does not support a mixture of experts"),
-        {.cause = "the router's loss and bias depend on the tokens of all ranks in each step",
-         .remedy = "remove --sync, or use a dense model"});
+    throw Error(ErrorCode::invalid_argument,
+                cat(text_of(options.sync), " does not support mixture-of-experts models"),
+                {.cause = "the router's loss and bias depend on all ranks' tokens of a step",
+                 .remedy = "remove --sync, or use a dense model"});
   }
   const bool flushed =
       pipeline::schedule_named(options.pipeline.schedule).updates == pipeline::Updates::flushed;
@@ -70,11 +70,11 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
     if (!found || !options.sync.has_own_values()) return;
     throw Error(ErrorCode::invalid_argument, cat(text_of(options.sync), " does not support ", what),
-                {.cause = "the workers' values differ between synchronizations",
+                {.cause = "the workers' parameters differ between synchronizations",
                  .remedy = cat("remove --sync, or ", remedy)});
   };
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
-  refuse(sums, "gradient sums within a worker",
+  refuse(sums, "gradients that are reduced over the ranks of one worker",
          "--sp, --cp, --spatial, --ep and the schedule chimera");
   refuse(ranks_of_a_worker > 1 && options.sync.kind == SyncKind::async_gossip,
          "a model that is sharded over ranks", "--pp and --tp");
@@ -83,23 +83,22 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
          "use a synchronous schedule");
   refuse(options.stochastic_rounding, "bf16 parameters without master weights",
          "--stochastic-rounding");
-  refuse(static_cast<bool>(options.synchronizer), "a user-defined synchronizer",
-         "the synchronizer");
+  refuse(static_cast<bool>(options.synchronizer), "a custom synchronizer", "the synchronizer");
   refuse(options.sync.kind == SyncKind::async_gossip && options.loss_scaling, "loss scaling",
-         "train in f32 or bf16");
+         "use --precision f32 or bf16");
   refuse(options.sync.kind == SyncKind::fedprox && options.storage.backend != nullptr,
          "parameters in GPU memory", "train on the CPU");
   if (options.sync.kind == SyncKind::fedprox && options.loss_scaling) {
     throw Error(ErrorCode::invalid_argument,
                 cat(text_of(options.sync), " does not support loss scaling"),
-                {.cause = "the proximal term is added to unscaled gradients",
-                 .remedy = "train in f32 or bf16, or use --loss-scale none"});
+                {.cause = "the proximal term would be added to scaled gradients",
+                 .remedy = "use --precision f32 or bf16, or --loss-scale none"});
   }
   if (options.sync.secure_sums && !options.sync.is_federated()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(text_of(options.sync), " does not support secure sums"),
+                cat("--secure-sums is not available with ", text_of(options.sync)),
                 {.where = "--secure-sums",
-                 .cause = "only federated clients mask their values",
+                 .cause = "only federated clients, which train in rounds, mask their values",
                  .remedy = "use --sync fedavg:K, fedprox:K,MU or fedadam:K"});
   }
 }
@@ -114,20 +113,20 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
                 {.cause = std::string(cause), .remedy = cat("remove --sync, or ", remedy)});
   };
   refuse(sync.servers >= ranks, cat(ranks, ranks == 1 ? " rank" : " ranks"),
-         "the last ranks are servers only, and no rank is left to compute",
-         cat("use more ranks than ", sync.servers));
+         "all ranks would be dedicated servers", cat("use more ranks than ", sync.servers));
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage),
-         "the servers already shard the optimizer state", "--zero");
+         "the optimizer state is already sharded over the servers", "--zero");
   refuse(cut, "a model that is sharded over ranks", "each worker computes the whole model",
          "--pp, --tp, --cp, --spatial and --ep");
   refuse(options.stochastic_rounding, "bf16 parameters without master weights",
          "servers update f32 master weights", "--stochastic-rounding");
   refuse(options.loss_scaling.has_value(), "loss scaling",
-         "an overflow on one worker would have to be reported to all", "train in f32 or bf16");
+         "an overflow on one worker would have to be sent to all workers",
+         "use --precision f32 or bf16");
   refuse(options.storage.backend != nullptr, "parameters in GPU memory",
-         "servers update host memory", "train on the CPU");
-  refuse(static_cast<bool>(options.synchronizer), "a user-defined synchronizer",
-         "both would determine when values change", "the synchronizer");
+         "servers update parameters in host memory", "train on the CPU");
+  refuse(static_cast<bool>(options.synchronizer), "a custom synchronizer",
+         "both would control when parameters change", "the synchronizer");
 }
 
 void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer) {
@@ -139,14 +138,14 @@ void check_updates(const ReplicaOptions& options, const Model& model, const Opti
       std::ranges::any_of(model.parameters().specs(), has_other_states)) {
     throw Error(ErrorCode::unsupported,
                 cat(text_of(options.sync), " does not support this optimizer"),
-                {.cause = "8-bit states and states of whole matrices cannot be averaged over ranks",
+                {.cause = "8-bit or whole-matrix optimizer state cannot be averaged over ranks",
                  .remedy = "use --optimizer adamw"});
   }
   if (options.sync.servers > 0 && optimizer.takes_matrices()) {
     throw Error(ErrorCode::unsupported,
                 cat(text_of(options.sync), " does not support this optimizer"),
-                {.cause = "it updates whole matrices, which dedicated servers shard",
-                 .remedy = "use another optimizer, or let all ranks be servers (remove :SERVERS)"});
+                {.cause = "it requires whole matrices, but dedicated servers shard them",
+                 .remedy = "use another optimizer, or let all ranks serve by removing :SERVERS"});
   }
   if (options.sync.kind != SyncKind::async || optimizer.is_elementwise()) return;
   throw Error(ErrorCode::invalid_argument,
@@ -180,7 +179,7 @@ void check_cuts(Model& model, const MeshPlace& place) {
     if (spec.placement.is_whole() || spec.mesh == place) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat("the parameter ", spec.name, " is sharded for a different mesh"),
-                {.remedy = "create the model with the place of this mesh"});
+                {.remedy = "create the model with the MeshPlace of this mesh"});
   }
 }
 
@@ -188,8 +187,8 @@ void check_rounding(const ReplicaOptions& options) {
   if (!options.stochastic_rounding || options.storage.dtype == DType::bf16) return;
   throw Error(ErrorCode::invalid_argument,
               cat("values in ", name(options.storage.dtype), " cannot be rounded stochastically"),
-              {.cause = "stochastic rounding replaces the fp32 master weights of bf16 values",
-               .remedy = "train in bf16, or remove --stochastic-rounding"});
+              {.cause = "stochastic rounding replaces the fp32 master weights of bf16 parameters",
+               .remedy = "use --precision bf16, or remove --stochastic-rounding"});
 }
 
 bool shards_sums(const ReplicaOptions& options) {
@@ -199,31 +198,31 @@ bool shards_sums(const ReplicaOptions& options) {
 
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {
   if (!hook.remembers() || !options.loss_scaling) return;
-  throw Error(ErrorCode::invalid_argument,
-              "gradients of a scaled loss cannot be compressed with error feedback",
-              {.cause = "the scale of the accumulated errors changes",
-               .remedy = "train in f32 or bf16, or compress to f16 instead"});
+  throw Error(ErrorCode::invalid_argument, "error feedback is not available with loss scaling",
+              {.cause = "the scale of the stored errors would change",
+               .remedy = "use --precision f32 or bf16, or --compression fp16"});
 }
 
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement) {
   if (options.synchronizer) {
     throw Error(ErrorCode::invalid_argument,
-                "gradients cannot be compressed with a user-defined synchronizer",
-                {.cause = "the synchronizer determines what ranks send",
+                "compression is not available with a custom synchronizer",
+                {.cause = "the synchronizer controls what ranks send",
                  .remedy = "remove the compression or the synchronizer"});
   }
   if (options.sync.kind != SyncKind::allreduce) {
     throw Error(ErrorCode::invalid_argument,
-                "gradients that are not summed over ranks cannot be compressed",
-                {.cause = cat("with ", text_of(options.sync), " gradients are not all-reduced"),
+                "compression requires gradients that are all-reduced over ranks",
+                {.cause = cat("with ", text_of(options.sync), " does not all-reduce them"),
                  .remedy = "remove --compression or --sync"});
   }
   if (!placement.has_shared_across) return;
   throw Error(
       ErrorCode::invalid_argument,
       "gradients of tied embeddings on two stages cannot be compressed",
-      {.cause = "the compression errors of the two stages differ, so the embeddings would differ",
-       .remedy = "untie them (--untied), or remove --compression"});
+      {.cause =
+           "the compression errors, and so the embeddings, would differ between the two stages",
+       .remedy = "add --untied, or remove --compression"});
 }
 
 void check_factors(const ReplicaOptions& options, Model& model,
@@ -239,18 +238,18 @@ void check_factors(const ReplicaOptions& options, Model& model,
   };
   const MeshPlace& mesh = model.parameters().mesh();
   refuse(options.storage.stage > 1, cat("ZeRO stage ", options.storage.stage),
-         "ranks keep shards of gradients, but factors require whole gradients",
-         "use --zero 0 or 1");
+         "ranks keep gradient shards, but factors give whole gradients", "use --zero 0 or 1");
   refuse(options.sync.kind != SyncKind::allreduce, cat("--sync ", text_of(options.sync)),
-         "it does not sum the gradients of a step over all ranks", "--sync");
-  refuse(static_cast<bool>(options.synchronizer), "a user-defined synchronizer",
-         "the synchronizer determines what ranks send", "the synchronizer");
+         "it does not all-reduce the gradients of a step", "--sync");
+  refuse(static_cast<bool>(options.synchronizer), "a custom synchronizer",
+         "the synchronizer controls what ranks send", "the synchronizer");
   refuse(compressed, "compression", "both replace the all-reduce of gradients", "--compression");
   refuse(settings().get_bool("TUTTI_DETERMINISTIC"), "TUTTI_DETERMINISTIC=1",
-         "the products of all ranks' rows are not summed in micro-batch order", "unset it");
-  refuse(mesh.size(Axis::tensor) > 1, "tensor ranks",
-         "each has parts of the layers and of their rows", "--tp");
-  refuse(model.expert_load() != nullptr, "a mixture of experts",
+         "products over all ranks' rows are not summed in the order of the micro-batches",
+         "unset it");
+  refuse(mesh.size(Axis::tensor) > 1, "tensor-parallel ranks",
+         "they hold shards of layers and of their rows", "--tp");
+  refuse(model.expert_load() != nullptr, "a mixture-of-experts model",
          "the number of rows of an expert is unknown before the step", "use a dense model");
   refuse(placement.holders.size() > 1, cat("the schedule ", options.pipeline.schedule),
          "stages with the same layers finish them in different orders", "use another schedule");

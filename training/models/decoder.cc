@@ -76,9 +76,9 @@ void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
   const int64_t heads = attention.key_heads == 0 ? attention.heads : attention.key_heads;
   if (attention.head_norm != HeadNormKind::all_heads || heads % ranks == 0) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(heads, " key heads cannot be sharded over ", ranks, " ranks"),
+              cat(heads, " key-value heads cannot be sharded over ", ranks, " ranks"),
               {.where = "--tp",
-               .cause = "the model normalizes all key heads together",
+               .cause = "the model normalizes the keys of all heads together",
                .remedy = "use a number of ranks that divides them"});
 }
 
@@ -87,7 +87,7 @@ void require_an_expert_each(const MixtureOptions& mixture, const MeshPlace& plac
   const int ranks = place.ranks_along(place.experts);
   if (experts == 0 || experts >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(experts, " experts cannot be distributed over ", ranks, " ranks"),
+              cat(experts, " experts cannot be divided over ", ranks, " ranks"),
               {.where = "--ep", .remedy = cat("use at most ", experts, " ranks")});
 }
 
@@ -102,27 +102,26 @@ DecoderOptions checked(DecoderOptions options, const MeshPlace& place) {
   require_even_heads(options.attention.heads, tensor_ranks);
   require_whole_key_heads(options.attention, tensor_ranks);
   require_one_each(options.mlp.hidden, "hidden values", tensor_ranks);
-  require_one_each(options.vocabulary, "tokens of the vocabulary", tensor_ranks);
+  require_one_each(options.vocabulary, "vocabulary entries", tensor_ranks);
   require_an_expert_each(options.mixture, place);
   if (!(options.dropout >= 0 && options.dropout < 1)) {  // rejects NaN as well
-    throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", options.dropout),
-                {.remedy = "use a probability of at least 0 and below 1"});
+    throw Error(ErrorCode::invalid_argument, cat("invalid dropout probability ", options.dropout),
+                {.remedy = "use a number of at least 0 and below 1"});
   }
   if (!(options.norm_epsilon >= 0 && std::isfinite(options.norm_epsilon))) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the epsilon of the normalizations cannot be ", options.norm_epsilon),
+                cat("invalid epsilon of the normalizations: ", options.norm_epsilon),
                 {.remedy = "use a small number such as 1e-5"});
   }
   if (options.attention.window < 0) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("the attention window cannot be ", options.attention.window, " tokens"),
-        {.where = "--attention-window", .remedy = "use at least 1, or 0 for an unlimited window"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("a token cannot attend to ", options.attention.window, " tokens"),
+                {.where = "--attention-window", .remedy = "use at least 1, or 0 for all"});
   }
   if (options.context > options.max_context) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the context of ", options.context, " exceeds the model's maximum of ",
-                    options.max_context),
+                cat("a model with a maximum context of ", options.max_context,
+                    " tokens cannot have a context of ", options.context),
                 {.where = "--context", .remedy = cat("use at most ", options.max_context)});
   }
   options.attention.width = options.mlp.width = options.width;

@@ -4,26 +4,25 @@ namespace tutti::training {
 namespace {
 
 void describe(Schema& schema, GptConfig& config) {
-  schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
+  schema.add("layers", config.layers, "number of transformer blocks").between(0, kMostLayers);
   schema.add("heads", config.heads, "number of attention heads");
-  schema.add("width", config.width, "model width (values per position)");
+  schema.add("width", config.width, "embedding width (hidden size)");
   schema.add("context", config.context, "context length in tokens").role(kTrainingOnly);
   schema.add("max_context", config.max_context,
-             "maximum context length in tokens, for later extension; 0: as --context");
-  schema.add("vocabulary", config.vocabulary, "vocabulary size (default: that of the data)");
+             "maximum context length for later use; 0: same as --context");
+  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
   schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 4 x width")
       .flag("--ffn-hidden-size");
   schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
-             "normalization: layer or rms");
-  schema.add("norm_epsilon", config.norm_epsilon,
-             "epsilon of the normalizations, added to variances");
+             "normalization: layer (LayerNorm) or rms (RMSNorm)");
+  schema.add("norm_epsilon", config.norm_epsilon, "term added to the variance in normalizations");
   schema.add("mlp", config.mlp, {{"gelu", MlpKind::gelu}, {"swiglu", MlpKind::swiglu}},
-             "activation function: gelu or swiglu");
+             "feed-forward activation: gelu or swiglu");
   schema.add("positions", config.positions,
              {{"learned", Positions::learned}, {"rope", Positions::rope}},
              "position encoding: learned or rope");
   schema.add("tied", config.tied, "do not tie input and output embeddings").flag("--untied", false);
-  schema.add("bias", config.bias, "do not use biases in linear layers").flag("--no-bias", false);
+  schema.add("bias", config.bias, "do not use bias in linear layers").flag("--no-bias", false);
   schema.add("dropout", config.dropout, "dropout probability").role(kTrainingOnly);
 }
 

@@ -46,15 +46,15 @@ void check_length(const Mix& mix, size_t layers) {
   throw Error(ErrorCode::invalid_argument,
               cat("the mix has ", mix.size(), " layers, but the model has ", layers),
               {.where = mix.size() <= kShown ? cat("--mix ", to_text(mix)) : "--mix",
-               .cause = "the last layer, which computes the logits of the classes, is included",
-               .remedy = cat("use ", layers, " letters")});
+               .cause = "the last layer, which computes the logits, counts as well",
+               .remedy = cat("give ", layers, " letters")});
 }
 
 void check_split(const NetworkLayer& layer, size_t number, LayerSplit split, int ranks) {
   if (split == LayerSplit::domain && !layer.is_convolution()) {
     throw Error(ErrorCode::unsupported, cat("layer ", number, " cannot be domain-parallel (d)"),
                 {.where = "--mix",
-                 .cause = "d divides the height of images, and the layer is fully connected",
+                 .cause = "d divides the height of images, but the layer is fully connected",
                  .remedy = "use b or m for this layer"});
   }
   if (split != LayerSplit::model || layer.outputs >= ranks) return;
@@ -62,8 +62,8 @@ void check_split(const NetworkLayer& layer, size_t number, LayerSplit split, int
               cat("the ", layer.outputs, " outputs of layer ", number, " cannot be divided over ",
                   ranks, " ranks"),
               {.where = "--mix",
-               .cause = "the layer is model-parallel (m), and some ranks would have no output",
-               .remedy = cat("use ", layer.is_convolution() ? "b or d" : "b",
+               .cause = "the layer is model-parallel (m), so some ranks would have no output",
+               .remedy = cat("give ", layer.is_convolution() ? "b or d" : "b",
                              " for this layer, or fewer ranks")});
 }
 

@@ -30,7 +30,7 @@ Json Perceptron::configuration() const { return kPerceptron.write(config_); }
 
 ModelKind perceptron_kind() {
   return model_kind<PerceptronConfig>(
-      "of images, fully connected",
+      "image classifier with fully connected layers",
       {.inputs = Inputs::images,
        .batch = 128,
        .micro_batch = 64,

@@ -61,8 +61,8 @@ const ModelKind& model_kind_named(const std::string& name) {
 const ModelKind& kind_of(const Json& configuration) {
   const Json* const name = configuration.find("kind");
   if (name != nullptr && name->is_string()) return model_kind_named(*name);
-  throw Error(ErrorCode::invalid_argument, "a model configuration has no kind",
-              {.where = "model.kind", .remedy = "add a name, as in {\"kind\": \"gpt2\"}"});
+  throw Error(ErrorCode::invalid_argument, "the model's configuration has no kind",
+              {.where = "model.kind", .remedy = "add a name: {\"kind\": \"gpt2\"}"});
 }
 
 std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext& context) {

@@ -37,8 +37,10 @@ UNetConfig checked(const UNetConfig& config) {
 }
 
 void describe(Schema& schema, UNetConfig& config) {
-  schema.add("widths", config.widths, "channels of each encoder stage and of the bottleneck");
-  schema.add("sync_bn", config.sync_batch_norm, "compute batch statistics over all ranks")
+  schema.add("widths", config.widths, "channels of each encoder level and of the bottom level");
+  schema
+      .add("sync_bn", config.sync_batch_norm,
+           "synchronized batch normalization: compute batch statistics over all ranks")
       .role(kTrainingOnly);
   describe_images(schema, config, "number of pixel classes");
 }
@@ -424,7 +426,7 @@ int64_t UNet::targets_in(const MicroBatch& batch) const {
 
 ModelKind unet_kind() {
   return model_kind<UNetConfig>(
-      "of images, for the class of each pixel",
+      "U-Net image segmentation",
       {.inputs = Inputs::images_of_pixels, .batch = 16, .micro_batch = 8, .adam_rate = 3e-3}, kUNet,
       [](const UNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<UNet>(config, context.reducer(config.sync_batch_norm),

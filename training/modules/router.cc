@@ -28,7 +28,7 @@ RouterOptions checked(RouterOptions options) {
            "use at least 1");
   }
   if (options.topk < 1 || options.topk > options.experts) {
-    refuse(cat("a token cannot go to ", options.topk, " of ", options.experts, " experts"),
+    refuse(cat("a token cannot be routed to ", options.topk, " of ", options.experts, " experts"),
            "--topk", cat("use a number from 1 to ", options.experts));
   }
   if (options.groups < 1 || options.experts % options.groups != 0) {
@@ -38,12 +38,11 @@ RouterOptions checked(RouterOptions options) {
   const int64_t of_a_group = options.experts / options.groups;
   if (options.topk_groups < 1 || options.topk_groups > options.groups ||
       options.topk_groups * of_a_group < options.topk) {
-    refuse(
-        cat(options.topk_groups, " of ", options.groups, " groups have ",
-            options.topk_groups * of_a_group, " experts, fewer than the selected ", options.topk),
-        "--topk-groups",
-        cat("use a number up to ", options.groups, " of groups that have at least ", options.topk,
-            " experts"));
+    refuse(cat(options.topk_groups, " of ", options.groups, " groups have ",
+               options.topk_groups * of_a_group, " experts, for a choice of ", options.topk),
+           "--topk-groups",
+           cat("use a number up to ", options.groups, " of groups that have ", "at least ",
+               options.topk, " experts"));
   }
   for (const auto& [value, option] :
        {std::pair(options.balance_loss, "--balance-loss"), std::pair(options.z_loss, "--z-loss"),
@@ -54,8 +53,8 @@ RouterOptions checked(RouterOptions options) {
     }
   }
   if (!(options.jitter >= 0 && options.jitter < 1)) {
-    refuse(cat("the jitter cannot be ", options.jitter), "--router-jitter",
-           "use a fraction of at least 0 and below 1");
+    refuse(cat("invalid jitter ", options.jitter), "--router-jitter",
+           "use a number of at least 0 and below 1");
   }
   return options;
 }

@@ -189,11 +189,12 @@ OptimizerKind adafactor_kind() {
       },
       [](Schema& schema, AdafactorOptions& options) {
         schema.add("beta2_decay", options.beta2_decay,
-                   "exponent N of the decay of the mean of squared gradients, 1 - step^-N");
+                   "exponent N of the decay 1 - step^-N of the mean squared gradients");
         schema.add("clip_threshold", options.clip_threshold,
-                   "maximum root mean square of an update before the learning rate is applied");
-        schema.add("least_rms", options.least_rms,
-                   "lower bound of a parameter's root mean square, which scales its learning rate");
+                   "clipping threshold of the update's root mean square, before the learning rate");
+        schema.add(
+            "least_rms", options.least_rms,
+            "lower bound of the parameter's root mean square, which scales its learning rate");
         schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }

@@ -21,11 +21,11 @@ struct AdamMoments {
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {
-  schema.add("beta1", moments.beta1, "decay rate of the mean of gradients");
-  schema.add("beta2", moments.beta2, "decay rate of the mean of squared gradients");
+  schema.add("beta1", moments.beta1, "decay rate of the mean gradient (first moment)");
+  schema.add("beta2", moments.beta2, "decay rate of the mean squared gradient (second moment)");
   schema.add("eps", moments.epsilon, "term added to the denominator");
   schema.add("frozen_after", moments.frozen_after,
-             "step after which the mean of squared gradients is frozen; 0: never");
+             "number of steps after which the second moment is frozen; 0: never");
 }
 
 inline void check_moments(const AdamMoments& moments) {

@@ -47,8 +47,8 @@ StateFormat AdamW8Bit::state_format(const ParameterSpec& spec) const {
   if (is_small(spec)) return StateFormat::f32;
   if (spec.slice().in_blocks(kStateBlock)) return StateFormat::blockwise8;
   throw Error(ErrorCode::unsupported,
-              cat("adamw8bit has blocks of ", kStateBlock, " elements, but ", spec.name,
-                  " is sharded inside a block over the axis ", name(spec.placement.cut_over())),
+              cat("adamw8bit has blocks of ", kStateBlock, " elements, and ", spec.name,
+                  " is sharded within a block over the axis ", name(spec.placement.cut_over())),
               {.remedy = "use --optimizer adamw, or fewer ranks along that axis"});
 }
 

@@ -49,11 +49,10 @@ OptimizerKind lars_kind() {
         return {{"lr", 1.0}};
       },
       [](Schema& schema, LarsOptions& options) {
-        schema.add("momentum", options.momentum,
-                   "momentum: fraction of the last update that is kept");
+        schema.add("momentum", options.momentum, "momentum coefficient");
         schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
         schema.add("trust_coefficient", options.trust_coefficient,
-                   "trust coefficient of the layer-wise learning rates");
+                   "trust coefficient of the layer-wise learning rate");
       });
 }
 

@@ -137,12 +137,11 @@ OptimizerKind muon_kind() {
                 {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, MuonOptions& options) {
-        schema.add("momentum", options.momentum,
-                   "momentum: fraction of the last update that is kept");
+        schema.add("momentum", options.momentum, "momentum coefficient");
         schema.add("nesterov", options.nesterov, "use Nesterov momentum");
         schema.add("iterations", options.iterations, "number of Newton-Schulz iterations");
         schema.add("adam_scale", options.adam_scale,
-                   "learning rate of embeddings, head and vectors, relative to --lr");
+                   "learning rate of embeddings, output layer and vectors, as a fraction of --lr");
         describe(schema, options.moments);
         schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });

@@ -44,8 +44,7 @@ OptimizerKind sgd_kind() {
         return {{"lr", model.sgd_rate}};
       },
       [](Schema& schema, SgdOptions& options) {
-        schema.add("momentum", options.momentum,
-                   "momentum: fraction of the last update that is kept");
+        schema.add("momentum", options.momentum, "momentum coefficient");
         schema.add("nesterov", options.nesterov, "use Nesterov momentum");
         schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
       });

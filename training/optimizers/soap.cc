@@ -226,13 +226,14 @@ OptimizerKind soap_kind() {
         return {{"lr", 0.01}, {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, SoapOptions& options) {
-        schema.add("beta1", options.beta1, "decay rate of the mean of gradients");
-        schema.add("beta2", options.beta2, "decay rate of the mean of squared gradients");
+        schema.add("beta1", options.beta1, "decay rate of the mean gradient (first moment)");
+        schema.add("beta2", options.beta2,
+                   "decay rate of the mean squared gradient (second moment)");
         schema.add("eps", options.epsilon, "term added to the denominator");
         schema.add("precondition_frequency", options.frequency,
                    "steps between updates of the eigenbases");
         schema.add("max_precondition_dim", options.max_dimension,
-                   "maximum dimension of a parameter that is preconditioned");
+                   "largest parameter dimension that is preconditioned");
         schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }

@@ -46,20 +46,20 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
   });
   if (hook_ != nullptr && cut) {
     throw Error(ErrorCode::invalid_argument,
-                "gradients of a model that is sharded over the mesh cannot be compressed",
-                {.cause = "the accumulated error of a parameter would belong to a part of it",
-                 .remedy = "disable compression"});
+                "compression is not available for a model that is sharded over the mesh",
+                {.cause = "error feedback is kept per parameter, not per shard",
+                 .remedy = "remove the compression"});
   }
   if (options.allow_unused && storage.adds_to_shards()) {
     throw Error(ErrorCode::invalid_argument,
-                "sum shards cannot be accumulated if parameters may be unused",
-                {.cause = "ranks would sum buckets in different orders",
-                 .remedy = "disable StorageOptions::shard_sums"});
+                "sharded gradient accumulation is not available with unused parameters",
+                {.cause = "ranks would reduce buckets in different orders",
+                 .remedy = "clear StorageOptions::shard_sums"});
   }
   if (hook_ != nullptr && storage.options().stage > hook_->last_stage()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
-                {.remedy = "use stage 0, or disable compression"});
+                {.remedy = "use stage 0, or remove the compression"});
   }
   for (size_t unit = 0; unit < unit_buckets_.size(); ++unit) {
     std::vector<int>& buckets = unit_buckets_[unit];
@@ -189,9 +189,9 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   if (most > 1 && storage_.options().one_pass) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("a step has ", most, " micro-batches per rank, but there is gradient memory for one"),
-        {.cause = "StorageOptions::one_pass allocates no memory for sums of gradients",
-         .remedy = "disable StorageOptions::one_pass"});
+        cat("a step of ", most, " micro-batches per rank, but there is only memory for one"),
+        {.cause = "StorageOptions::one_pass allocates no memory for gradient accumulation",
+         .remedy = "clear StorageOptions::one_pass"});
   }
   keep_shared_uses_apart(passes);
   storage_.zero_gradients();
@@ -390,8 +390,9 @@ void DataParallel::visit_state(StateVisitor& visitor) {
   const std::vector<HookState> states = hook_->states(ranks, storage_.gradient_type());
   if (!states.empty() && !visitor.has(states.front().name)) {
     if (ranks.rank() != 0) return;
-    return log(LogLevel::warning,
-               "the checkpoint was saved without this compression, whose state is reset");
+    return log(
+        LogLevel::warning,
+        "the checkpoint was saved without this compression, which restarts without stored errors");
   }
   for (const HookState& state : states) visitor.row(state.name, state.values, state.kind);
 }

@@ -45,11 +45,11 @@ Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
     if (place_experts(tried, number)) fitting += cat(fitting.empty() ? "" : ", ", number);
   }
   return Error(ErrorCode::invalid_argument,
-               cat(ranks, " ranks cannot hold the experts of tensor ", place.size(Axis::tensor),
+               cat(ranks, " expert-parallel ranks do not fit tensor ", place.size(Axis::tensor),
                    " x context ", place.size(Axis::context), " x data ", place.size(Axis::data)),
                {.where = "--ep",
-                .cause = "expert ranks are some of the data ranks, or all of these and all context "
-                         "or tensor ranks",
+                .cause = "they must be a subset of the data-parallel ranks, or these and all "
+                         "context- or tensor-parallel ranks",
                 .remedy = cat("use one of ", fitting)});
 }
 
@@ -61,8 +61,7 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
     throw Error(ErrorCode::invalid_argument,
                 cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a grid of ",
                     grid.rows, " x ", grid.columns),
-                {.where = "--spatial",
-                 .remedy = "use as many ranks as the grid has cells, or a smaller grid"});
+                {.where = "--spatial", .remedy = "use as many ranks, or a smaller grid"});
   }
   MeshPlace place{
       .sizes = {shape.tensor, shape.context, grid.ranks(), 1, shape.data, shape.pipeline},
@@ -94,11 +93,10 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
     axes += cat(axes.empty() ? "" : " x ", name(axis), ' ', &size == free ? "any" : cat(size));
   }
   if (axes.empty()) axes = "one";
-  throw Error(
-      ErrorCode::invalid_argument,
-      cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a mesh of ", axes),
-      {.cause = "the product of the axes is not the number of ranks",
-       .remedy = "use as many ranks as the product of the axes, or leave one axis unspecified"});
+  throw Error(ErrorCode::invalid_argument,
+              cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a mesh of ", axes),
+              {.cause = "the product of the axes is not the number of ranks",
+               .remedy = "use as many ranks as the product of the axes, or leave one axis unset"});
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)

@@ -27,7 +27,7 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& cause,
                          const std::string& remedy) {
-  throw Error(ErrorCode::invalid_argument, cat("invalid synchronization ", in_quotes(text)),
+  throw Error(ErrorCode::invalid_argument, cat("unknown or invalid --sync ", in_quotes(text)),
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
@@ -86,9 +86,9 @@ std::string servers_text(const SyncOptions& options) {
 void set_diloco(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
   words.count(1, 4,
-              "use diloco:H[,P[,TAU[,ALPHA]]]: updates between two averages, number of fragments, "
-              "updates until a fragment's average is used, weight of a rank's own values");
-  way.every = words.updates(0, 1, "the number of updates between two averages");
+              "use diloco:H[,P[,TAU[,ALPHA]]]: updates between averages, fragments, updates until "
+              "a fragment's average is applied, weight of a rank's own values");
+  way.every = words.updates(0, 1, "the number of updates between averages");
   if (words.size() > 1) way.fragments = words.number<int64_t>(1, 1, way.every, "fragments");
   // The mean of a fragment is applied before the next fragment is sent.
   if (words.size() > 2) {
@@ -103,7 +103,7 @@ void set_servers(SyncOptions& way, const std::string& text) {
   const Words words(text, ":");
   const size_t bounds = way.kind == SyncKind::stale ? 1 : 0;
   words.count(bounds, bounds + 1,
-              bounds == 0 ? cat("use ", text.substr(0, text.find(':')), "[:SERVERS]")
+              bounds == 0 ? cat("give ", text.substr(0, text.find(':')), "[:SERVERS]")
                           : "use ssp:BOUND[:SERVERS]");
   constexpr int64_t kMostClocks = 1000;
   if (bounds == 1) way.bound = words.number<int64_t>(0, 0, kMostClocks, "the bound");
@@ -115,31 +115,29 @@ void set_servers(SyncOptions& way, const std::string& text) {
 void set_local(SyncOptions& way, const std::string& text, bool later) {
   const Words words(text, "@");
   words.count(later ? 2 : 1, later ? 2 : 1, later ? "use post-local:K@STEP" : "use local:K");
-  way.every = words.updates(0, 1, "the number of updates between two averages");
+  way.every = words.updates(0, 1, "the number of updates between averages");
   if (later) way.local_after = words.updates(1, 0, "the step");
 }
 
 void set_easgd(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
-  words.count(1, 2, "use easgd:K[,ALPHA]: updates between two exchanges, elasticity");
-  way.every = words.updates(0, 1, "the number of updates between two exchanges");
-  if (words.size() > 1) way.elasticity = words.number<double>(1, 0, 1, "the elasticity");
+  words.count(1, 2, "use easgd:K[,ALPHA]: updates between exchanges, elastic coefficient");
+  way.every = words.updates(0, 1, "the number of updates between exchanges");
+  if (words.size() > 1) way.elasticity = words.number<double>(1, 0, 1, "the elastic coefficient");
 }
 
 void set_federated(SyncOptions& way, const std::string& text) {
   const Words words(text, ",");
   const size_t needed = way.kind == SyncKind::fedprox ? 2 : 1;
-  words.count(
-      needed, needed + 1,
-      needed == 2
-          ? "use fedprox:K,MU[,FRACTION]: updates per round, weight of the proximal term, fraction "
-            "of the clients sampled for a round"
-          : "use K[,FRACTION]: updates per round, fraction of the clients sampled for a round");
+  words.count(needed, needed + 1,
+              needed == 2 ? "use fedprox:K,MU[,FRACTION]: updates per round, weight of the "
+                            "proximal term, fraction of clients per round"
+                          : "use K[,FRACTION]: updates per round, fraction of clients per round");
   way.every = words.updates(0, 1, "the number of updates per round");
   if (needed == 2)
     way.proximity = words.number<double>(1, 0, 1e9, "the weight of the proximal term");
   if (words.size() > needed) {
-    way.fraction = words.number<double>(needed, 0, 1, "the fraction of the clients");
+    way.fraction = words.number<double>(needed, 0, 1, "the fraction of clients");
   }
 }
 
@@ -194,10 +192,10 @@ void set_way(SyncOptions& options, const std::string& text) {
                   .replay = options.replay,
                   .run = options.run};
   if (name == "allreduce") {
-    Words(text, ",").count(0, 0, "use allreduce without values");
+    Words(text, ",").count(0, 0, "use allreduce without a suffix");
   } else if (name == "adpsgd") {
     way.kind = SyncKind::async_gossip;
-    Words(text, ",").count(0, 0, "use adpsgd without values");
+    Words(text, ",").count(0, 0, "use adpsgd without a suffix");
   } else if (name == "ps" || name == "ssp" || name == "async") {
     way.kind = name == "ps" ? SyncKind::server : name == "ssp" ? SyncKind::stale : SyncKind::async;
     set_servers(way, text);
@@ -215,7 +213,7 @@ void set_way(SyncOptions& options, const std::string& text) {
     const bool one_target =
         way.graph == GossipGraph::exponential || way.graph == GossipGraph::random;
     if (way.kind == SyncKind::push_sum && !one_target) {
-      refuse(text, "a rank pushes to one other rank", "use sgp:exp or sgp:random");
+      refuse(text, "in sgp each rank pushes to a single peer", "use sgp:exp or sgp:random");
     }
   } else if (name == "easgd") {
     way.kind = SyncKind::easgd;
@@ -226,11 +224,10 @@ void set_way(SyncOptions& options, const std::string& text) {
                                    : SyncKind::fedadam;
     set_federated(way, text);
   } else {
-    refuse(
-        text, "unknown method",
-        "use allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
-        "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, fedavg:K, "
-        "fedprox:K,MU or fedadam:K");
+    refuse(text, "there is no such method",
+           "use allreduce, ps, ssp:BOUND, async, local:K, post-local:K@STEP, diloco:H, "
+           "gossip:ring, gossip:exp, gossip:random, gossip:complete, sgp, adpsgd, easgd:K, "
+           "fedavg:K, fedprox:K,MU or fedadam:K");
   }
   options = way;
 }

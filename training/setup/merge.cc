@@ -60,8 +60,8 @@ Json read_configuration_file(const std::string& path) {
     if (all.is_object()) return all;
     throw Error(ErrorCode::invalid_argument, cat("expected an object, not ", all.words()));
   } catch (const Error& error) {
-    throw Error(error.code(), cat("this is no configuration: ", error.what()),
-                {.where = path, .remedy = "give JSON, as --print-config writes it"});
+    throw Error(error.code(), cat("not a configuration: ", error.what()),
+                {.where = path, .remedy = "use JSON in the format of --print-config"});
   }
 }
 

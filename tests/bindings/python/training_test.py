@@ -256,7 +256,7 @@ def test_a_configuration_is_what_options_are(text):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        ({"laers": 2}, "there is no option --laers"),
+        ({"laers": 2}, "unknown option --laers"),
         ({"layers": "two"}, "expected a number"),
         ({"zero": 4}, "from 0 to 3"),
         ({"precision": "f64"}, "--precision"),
@@ -267,9 +267,9 @@ def test_a_configuration_is_what_options_are(text):
         ({"steps": 0}, "cannot be 0"),
         ({"data": "/absent"}, "cannot read the text"),
         ({"data": None}, "--data is required"),
-        ({"json": "file"}, "there is no option --json"),
-        ({"help": True}, "only a command line"),
-        ({"dp": 2}, "1 rank does not form a mesh"),
+        ({"json": "file"}, "unknown option --json"),
+        ({"help": True}, "--help"),
+        ({"dp": 2}, "1 rank does not make a mesh"),
         ({"untied": "maybe"}, "--untied"),
         ({"untied": 2**70}, "--untied"),
     ],

@@ -169,7 +169,7 @@ TEST_F(Device, MistakesAreRefused) {
   EXPECT_THAT(said({"bench", "all_reduce", "--peers", "gloo", "--device", "cuda"}),
               HasSubstr("in the memory of the host"));
   EXPECT_THAT(said({"bench", "barrier", "-n", "2", "--device", "cuda"}),
-              HasSubstr("does not run on GPUs"));
+              HasSubstr("not implemented for GPUs"));
 }
 
 }  // namespace

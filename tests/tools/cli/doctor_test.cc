@@ -161,7 +161,8 @@ TEST_F(Doctor, NamesARendezvousFileOfAnotherJob) {
     std::ofstream(file + ".rank0") << "tutti-rendezvous-1 127.0.0.1 " << other.port << "\n";
     expect_finding(examine({}, environment).report, "rendezvous", "error", file, "another job");
   }
-  expect_finding(examine({}, environment).report, "rendezvous", "warning", file, "nobody listens");
+  expect_finding(examine({}, environment).report, "rendezvous", "warning", file,
+                 "no process listens");
   EXPECT_THAT(read(file + ".rank0"), HasSubstr("tutti-rendezvous-1")) << "it is not the doctor's";
 }
 
@@ -190,7 +191,7 @@ TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
   expect_finding(examine({}, {{"TUTTI_TUNE_FILE", file}}).report, "settings", "warning", "",
                  "it is not a cost model");
   expect_finding(examine({}, {{"TUTTI_REPORT", path("nowhere")}}).report, "settings", "warning", "",
-                 "there is no such directory");
+                 "does not exist");
 }
 
 // The other host's program is a copy with another version.
@@ -312,7 +313,7 @@ TEST_F(DoctorOfNetwork, NamesAMissingRoute) {
   ASSERT_TRUE(spoil("ip -n " + b_ + " route del 10.199.0.0/24"));
   const Json report = examine();
   expect_finding(report, "connections", "error", b_, "Network is unreachable");
-  EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route there on " + b_));
+  EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route to it on " + b_));
   int errors = 0;
   for (const Json& one : report["findings"]) errors += one["severity"] == "error" ? 1 : 0;
   EXPECT_EQ(errors, 1) << report["findings"];

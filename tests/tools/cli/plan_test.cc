@@ -65,7 +65,7 @@ TEST_F(Plan, NamesTheNearestWhereNothingFits) {
   const std::string json = path("plan.json");
   const Result result = run_with(layouts("llama3-405b", "dgx-h100"), {"--json", json});
   EXPECT_NE(result.code, 0);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("nothing fits"), HasSubstr("the nearest, dp")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no layout fits"), HasSubstr("the nearest, dp")));
   const Json document = Json::parse(read(json));
   EXPECT_EQ(document["fitting"], 0);
   EXPECT_FALSE(document["layouts"][0]["fits"].get<bool>());
@@ -138,7 +138,7 @@ TEST_F(Plan, AnswersQuestions) {
   EXPECT_GE(fewest["hosts"].get<int>(), 1);
   const Result never = run_with(small, {"--tokens", "1000T", "--days", "1"});
   EXPECT_NE(never.code, 0);
-  EXPECT_THAT(never.err, HasSubstr("take a larger --global-batch"));
+  EXPECT_THAT(never.err, HasSubstr("--global-batch"));
   ASSERT_EQ(run_with(small, {"--largest", "sequence", "--json", json}).code, 0);
   const Json longest = Json::parse(read(json));
   EXPECT_GE(longest["seq"].get<int64_t>(), 8192);
@@ -146,7 +146,7 @@ TEST_F(Plan, AnswersQuestions) {
   Words twice = {"plan",      "--model",  "llama3-8b",
                  "--cluster", "dgx-h100", "--global-batch",
                  "64",        "--seq",    std::to_string(2 * longest["seq"].get<int64_t>())};
-  EXPECT_THAT(run(twice).err, HasSubstr("nothing fits"));
+  EXPECT_THAT(run(twice).err, HasSubstr("no layout fits"));
   ASSERT_EQ(run_with(small, {"--largest", "micro-batch", "--dp", "8", "--recompute", "full",
                              "--json", json})
                 .code,
@@ -161,11 +161,11 @@ TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run(layouts("lama3-8b", "dgx-h100")).err, HasSubstr("did you mean llama3-8b?"));
   EXPECT_THAT(run(layouts("gpt2", "8xZ9, PCIe 32")).err, HasSubstr("'Z9' computes is not known"));
   EXPECT_THAT(run_with(layouts("gpt2", "dgx-h100"), {"--tp", "5"}).err,
-              HasSubstr("no layout of 8 processors is valid"));
-  EXPECT_THAT(run({"plan", "--budget", "much"}).err, HasSubstr("no number of operations"));
+              HasSubstr("no layout of 8 processors is legal"));
+  EXPECT_THAT(run({"plan", "--budget", "much"}).err, HasSubstr("--budget 'much'"));
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--predict", "x.csv"}).err,
               HasSubstr("give one of"));
-  EXPECT_THAT(run({"plan", "--fit", "x.csv"}).err, HasSubstr("--fit without --json"));
+  EXPECT_THAT(run({"plan", "--fit", "x.csv"}).err, HasSubstr("--fit requires --json"));
 }
 
 // Ranks of this host: the printed command trains, with the predicted memory.
@@ -243,14 +243,14 @@ TEST_F(Plan, IsTakenByTraining) {
                        "2",     "--plan",  "auto"};
   const Result result = run(train);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("plan             dp"), HasSubstr("ms a step predicted"),
-                                HasSubstr("validation loss")));
-  // In a job started by a launcher, there is nothing to plan.
+  EXPECT_THAT(result.out, AllOf(HasSubstr("plan             dp"),
+                                HasSubstr("ms per step predicted"), HasSubstr("validation loss")));
+  // In a run that a launcher has started there is nothing left to plan.
   Words launched = {"run", "-n", "2", tutti()};
   launched.insert(launched.end(), train.begin(), train.end());
   const Result refused = run(launched);
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("--plan auto plans before there are ranks"));
+  EXPECT_THAT(refused.err, HasSubstr("--plan auto"));
 }
 
 TEST_F(Plan, TakesTopologiesAsClusters) {
@@ -260,7 +260,7 @@ TEST_F(Plan, TakesTopologiesAsClusters) {
   const Result named = run_with(words, {"--gpu", "H100"});
   ASSERT_EQ(named.code, 0) << named.err;
   EXPECT_THAT(named.out, HasSubstr("32 H100-SXM-80GB"));
-  EXPECT_THAT(run(words).err, HasSubstr("name them: --gpu H100"));
+  EXPECT_THAT(run(words).err, HasSubstr("--gpu H100"));
   EXPECT_THAT(run_with(layouts("llama3-8b", "ring:8"), {}).err, HasSubstr("has no GPUs"));
 }
 

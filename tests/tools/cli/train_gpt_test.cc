@@ -321,22 +321,20 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--sync"});
   expect_refused({"--sync", "ps", "--pp", "2"}, {"sharded over ranks", "--sync"});
   expect_refused({"--sync", "adpsgd", "--pp", "2"}, {"sharded over ranks", "--sync"});
-  expect_refused({"--average-every", "4", "--cp", "2"},
-                 {"gradient sums within a worker", "--sync"});
-  expect_refused({"--ep", "2"}, {"a model gpt2 has no experts", "--ep"});
-  expect_refused({"--ep", "4"}, {"4 ranks cannot hold the experts", "--ep", "use one of 1, 2"});
+  expect_refused({"--average-every", "4", "--cp", "2"}, {"ranks of one worker", "--sync"});
+  expect_refused({"--ep", "2"}, {"model gpt2 has no experts", "--ep"});
+  expect_refused({"--ep", "4"}, {"4 expert-parallel ranks", "--ep", "1, 2"});
   expect_refused({"--ep", "2", "--model", "mixtral", "--experts", "1", "--topk", "1"},
-                 {"1 experts cannot be distributed over 2 ranks", "--ep", "at most 1"});
+                 {"1 experts cannot be divided over 2 ranks", "--ep", "at most 1"});
   expect_refused({"--cp", "3"}, {"2 ranks do not form a mesh of context 3"});
   expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});
-  expect_refused({"--sync", "hogwild"}, {"--sync", "unknown method", "gossip:ring"});
+  expect_refused({"--sync", "hogwild"}, {"--sync", "hogwild", "gossip:ring"});
   expect_refused({"--outer-lr", "0.5"}, {"--outer-lr has no effect without --sync diloco:H"});
   expect_refused({"--secure-sums"}, {"--secure-sums has no effect without --sync fedavg:K"});
-  expect_refused({"--labels-per-client", "2"}, {"no data of their own", "give --sync fedavg:K"});
-  expect_refused({"--labels-per-client", "2", "--sync", "fedavg:4"}, {"the data has no labels"});
-  expect_refused({"--average-every", "4", "--compression", "bf16"},
-                 {"cannot be compressed", "--sync"});
+  expect_refused({"--labels-per-client", "2"}, {"separate data", "--sync fedavg:K"});
+  expect_refused({"--labels-per-client", "2", "--sync", "fedavg:4"}, {"--labels-per-client"});
+  expect_refused({"--average-every", "4", "--compression", "bf16"}, {"--compression", "--sync"});
   expect_refused({"--layers", "1000000"}, {"--layers", "from 0 to 10000"});
   expect_refused({"--heads", "5"}, {"32", "5"});
   expect_refused({"--precision", "int8"}, {"--precision", "int8"});

@@ -96,7 +96,7 @@ TEST_F(TrainImages, WrongGridsAreRefused) {
   EXPECT_THAT(refusal(huge), HasSubstr("ranks"));
   Words measured = {"--spatial", "2x1", "--cut", "measured"};
   measured.insert(measured.end(), images.begin(), images.end());
-  EXPECT_THAT(refusal(measured), HasSubstr("--cut measured and --spatial"));
+  EXPECT_THAT(refusal(measured), HasSubstr("--cut measured excludes --spatial"));
   Words late = images;
   late.insert(late.end(), {"--spatial", "2x1", "--sync", "local:2"});
   EXPECT_THAT(refusal(late), HasSubstr("--spatial"));

@@ -125,7 +125,7 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   std::ofstream(path("other")) << read(text_).substr(7);
   refused({"--data", path("other")}, {"data: ", "fingerprint", "in the checkpoint"});
   refused({"--allow-changed", "learning"}, {"no setting \"learning\"", "--allow-changed"});
-  expect_refused(saving({"--resume", "yes"}), {"there is no step \"yes\"", "--resume"});
+  expect_refused(saving({"--resume", "yes"}), {"unknown step \"yes\"", "--resume"});
   expect_refused(saving({"--resume", "2"}),
                  {"no step 2 found in ", "choose one of the existing steps: 3"});
   expect_refused(command({"--overwrite"}), {"--overwrite needs", "--checkpoint DIR"});
@@ -207,7 +207,7 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
     const Result stopped = job.finish();
     EXPECT_EQ(stopped.code, 128 + sent) << stopped.err;
     EXPECT_THAT(stopped.out, AllOf(HasSubstr(cat("stopped          by signal ", sent)),
-                                   HasSubstr("go on with --resume")));
+                                   HasSubstr("continue with --resume")));
     const Json last = lines().back();
     EXPECT_EQ(last["stopped_by_signal"], sent);
     const int64_t step = last["stopped_at"];

@@ -161,8 +161,9 @@ TEST_F(TrainMix, MistakesAreNamed) {
   expect_refused({"--mix", "b,m,b"}, {"--mix has no effect without --tp"});
   expect_refused({"--tp", "8"}, {"the 6 outputs of layer 1", "8 ranks", "use b for this layer"});
   expect_refused({"--tp", "2", "--sp"}, {"--sp has no effect without --model gpt2"});
-  expect_refused({"--tp", "2", "--pp", "2"}, {"--tp and --pp"});
-  expect_refused({"--tp", "2", "--mix", "auto", "--plan", "auto"}, {"--plan auto and --mix auto"});
+  expect_refused({"--tp", "2", "--pp", "2"}, {"--tp together with --pp"});
+  expect_refused({"--tp", "2", "--mix", "auto", "--plan", "auto"},
+                 {"--plan auto excludes --mix auto"});
   const Result other = run({"train", "--data", write_text(), "--tp", "2", "--mix", "b,m"});
   EXPECT_THAT(other.err, HasSubstr("--mix has no effect without --model perceptron or convnet"));
 }

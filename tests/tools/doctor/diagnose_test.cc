@@ -322,11 +322,11 @@ TEST(Diagnose, AnMtuThatIsWrongOnTheWay) {
   Reach& reach = between(reaches, 0, 1);
   reach.full_arrived = reach.common_arrived = false;
   expect(only(diagnose_network(hosts, reaches)), check::kMtu, Severity::warning,
-         "a (10.0.0.1) to b", "TCP copes");
+         "a (10.0.0.1) to b", "TCP works");
   reach.bulk = false;
   const std::vector<Finding> findings = diagnose_network(hosts, reaches);
   expect(only(findings), check::kMtu, Severity::error, "a (10.0.0.1) to b",
-         "a connection opens, then hangs");
+         "connections open, then hang");
   EXPECT_TRUE(rules_out_a_job(findings));
 }
 

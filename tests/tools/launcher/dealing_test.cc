@@ -66,8 +66,8 @@ TEST_F(HostFile, OfOpenMpi) {
 TEST_F(HostFile, AHostWithoutSlotsIsLeftOut) {
   EXPECT_THAT(read("a slots=0\nb slots=2\nc:0\n"), ElementsAre(Host{"b", 2}));
   EXPECT_THAT(parse_hosts({"a:0", "b"}), ElementsAre(Host{"b", 1}));
-  EXPECT_THAT(failure_of([&] { read("a slots=0\n"); }), HasSubstr("names no host with a slot"));
-  EXPECT_THAT(failure_of([] { parse_hosts({"a:0"}); }), HasSubstr("no host has a slot"));
+  EXPECT_THAT(failure_of([&] { read("a slots=0\n"); }), HasSubstr("contains no host with slots"));
+  EXPECT_THAT(failure_of([] { parse_hosts({"a:0"}); }), HasSubstr("0 slots"));
 }
 
 TEST_F(HostFile, MayBeginWithAByteOrderMark) {
@@ -97,7 +97,7 @@ TEST_F(HostFile, MistakesAreNamedWithTheirLine) {
               AllOf(HasSubstr("'slots=two' is not understood"), HasSubstr(path_ + ", line 2")));
   EXPECT_THAT(failure_of([&] { read("a cores=2\n"); }), HasSubstr("'cores=2' is not understood"));
   EXPECT_THAT(failure_of([&] { read("\n-x\n"); }), HasSubstr("line 2"));
-  EXPECT_THAT(failure_of([&] { read("# none\n"); }), HasSubstr("names no host"));
+  EXPECT_THAT(failure_of([&] { read("# none\n"); }), HasSubstr("contains no host"));
   EXPECT_THAT(failure_of([] { read_host_file("/nowhere/hosts"); }), HasSubstr("/nowhere/hosts"));
 }
 

@@ -122,7 +122,7 @@ TEST_F(Directory, IsOverwrittenWhenTheNewRunHasItsFirstStep) {
   EXPECT_THAT(steps_in(path()), ElementsAre(20, 25));
   EXPECT_NE(run_of(20), old);
   EXPECT_THAT(error_of([&] { RunDirectory(path(), {.resume = true, .overwrite = true}); }),
-              HasSubstr("both --resume and --overwrite"));
+              HasSubstr("--resume excludes --overwrite"));
 }
 
 TEST_F(Directory, HasTheCompanionsOfTheRunWhoseStepsItHas) {
@@ -323,7 +323,7 @@ void forget_the_run(const std::string& folder) {
 TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
   save(kNew, {10, 20, 30});
   for (const int64_t step : {10, 20, 30}) forget_the_run(path(step_name(step)));
-  EXPECT_THAT(refusal(kNew), HasSubstr("a run without an identity"));
+  EXPECT_THAT(refusal(kNew), HasSubstr("without an identity"));
   save(kResume, {40}, 2);
   EXPECT_THAT(steps_in(path()), ElementsAre(30, 40)) << "they are the run's own";
   EXPECT_EQ(run_of(30), "");

@@ -109,7 +109,7 @@ TEST_F(CutWorkers, RefuseWhatDoesNotGoTogether) {
   EXPECT_THAT(refusal(options_of("ps")), HasSubstr("a model that is sharded over ranks"));
   TrainOptions both = options_of("local:3");
   both.replica.pipeline.schedule = "chimera";
-  EXPECT_THAT(refusal(both), HasSubstr("gradient sums within a worker"));
+  EXPECT_THAT(refusal(both), HasSubstr("the ranks of one worker"));
   TrainOptions late = options_of("local:3");
   late.replica.pipeline.schedule = "pipedream-2bw";
   EXPECT_THAT(refusal(late), HasSubstr("does not support"));

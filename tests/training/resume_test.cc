@@ -183,7 +183,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
   EXPECT_THAT(train_catching(run),
               Each(AllOf(HasSubstr("unknown setting \"leraning\""), HasSubstr("lr"))));
   run.options.allow_changed = {"batch"};
-  EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch cannot change in a run")));
+  EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch of a run cannot be changed")));
 }
 
 TEST_F(Resume, WithAnotherLayoutIsTheSameRun) {

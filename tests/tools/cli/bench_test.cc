@@ -365,7 +365,7 @@ TEST_F(Bench, InPlaceHasColumnsOfItsOwn) {
     }
   }
   EXPECT_THAT(run({"bench", "all_to_all", "-n", "2", "--in-place"}).err,
-              HasSubstr("all_to_all does not run in place"));
+              HasSubstr("all_to_all has no in-place form"));
 }
 
 TEST_F(Bench, TheTableHasARowForEachSize) {

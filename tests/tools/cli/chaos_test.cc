@@ -128,7 +128,7 @@ TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
 TEST_F(Chaos, WantsACommandThatIsWellWithoutFaults) {
   const Result result = hurt(kill_one_, "exit 3");
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err, HasSubstr("without any fault the command ends with exit code 3"));
+  EXPECT_THAT(result.err, HasSubstr("the command fails without faults, with exit code 3"));
 }
 
 TEST_F(Chaos, FindsAnotherResult) {
@@ -187,13 +187,13 @@ TEST_F(Chaos, RefusesWhatIsNoPlan) {
   refuse_fault(R"({"kind":"insult","rank":1})", "'insult'");
   refuse_fault(R"({"kind":"stall","rank":1,"at_ms":5})", "`message` for stall");
   refuse_fault(R"({"kind":"kill","rank":1,"at_ms":5,"message":7})", "both `message` and `at_ms`");
-  refuse_fault(R"({"kind":"kill","rank":1,"at":5})", "there is no 'at'");
+  refuse_fault(R"({"kind":"kill","rank":1,"at":5})", "unknown member 'at'");
   refuse_fault(R"({"kind":"kill","rank":-1,"at_ms":5})", "`rank`");
   refuse_fault(R"({"kind":"kill","rank":1,"message":0})", "at least 1");
   refuse_fault(R"({"kind":"pause","rank":1,"at_ms":5})", "for_ms");
   refuse(R"({"trials":[]})", "no trials");
   refuse(R"({"trials":[{"faults":[]}]})", "without faults");
-  refuse(R"({"trials":[{"fault":[]}]})", "there is no 'fault'");
+  refuse(R"({"trials":[{"fault":[]}]})", "unknown member 'fault'");
   refuse("{", "bad_plan");
 }
 
@@ -210,7 +210,7 @@ TEST_F(Chaos, RefusesWhatItCannotTryBeforeAllElse) {
     EXPECT_THAT(result.code, ::testing::AnyOf(1, 2)) << mistake.back();
     EXPECT_FALSE(std::filesystem::exists(path("ran"))) << mistake.back();
   }
-  EXPECT_THAT(chaos({"--ranks", "1-2"}, command).err, HasSubstr("ranks up to 1"));
+  EXPECT_THAT(chaos({"--ranks", "1-2"}, command).err, HasSubstr("last rank is 1"));
   EXPECT_THAT(chaos({}, {"true"}).err, HasSubstr("no ranks"));
 }
 

@@ -37,7 +37,7 @@ TEST_F(CheckpointCommand, ListsStepsAndTensors) {
 TEST_F(CheckpointCommand, VerifiesEveryFile) {
   const Result good = run({"checkpoint", path("run"), "--verify"});
   EXPECT_EQ(good.code, 0);
-  EXPECT_THAT(good.out, HasSubstr("whole, the latest"));
+  EXPECT_THAT(good.out, HasSubstr("complete, the latest"));
 
   std::filesystem::resize_file(path("run/step-00000001/rank-0001-of-0002.safetensors"), 500);
   const Result damaged = run({"checkpoint", path("run"), "--verify"});

@@ -120,7 +120,7 @@ TEST_F(Doctor, OfTwoHosts) {
 
 TEST_F(Doctor, NamesAHostThatIsDown) {
   const Json report = examine_twice("[ $host = two ] && { echo no route >&2; exit 255; }").report;
-  expect_finding(report, "hosts", "error", "two", "and said: no route");
+  expect_finding(report, "hosts", "error", "two", "its output: no route");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
@@ -292,7 +292,7 @@ TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongOnTheWay) {
   }
   const Json report = examine();
   expect_finding(report, "MTU", "error", a_ + " (10.199.0.1) to " + b_,
-                 "packets of 1500 bytes, which both interfaces take, get lost");
+                 "packets of 1500 bytes, which both interfaces accept, are lost");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
@@ -342,7 +342,7 @@ TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json report = examine({{"TUTTI_INTERFACE", "other"}});
   expect_finding(report, "interfaces", "error", "10.198.", "cannot connect");
   EXPECT_THAT(text(finding(report, "interfaces"), "cause"),
-              HasSubstr("TUTTI_INTERFACE=other chose this network"));
+              HasSubstr("TUTTI_INTERFACE=other selected this network"));
 }
 
 TEST_F(DoctorOfNetwork, NamesASlowLink) {

@@ -29,7 +29,7 @@ TEST_F(Plan, RanksLayouts) {
       run_with(layouts("llama3-8b", "dgx-h100:4"), {"--json", json, "--show", "3", "--why"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("8.03 B parameters"), HasSubstr("32 H100-SXM-80GB"),
-                                HasSubstr("% MFU"), HasSubstr("The first one's step: computing"),
+                                HasSubstr("% MFU"), HasSubstr("Step of the best layout: computing"),
                                 HasSubstr("tutti train --model llama --layers 32")));
   const Json document = Json::parse(read(json));
   const Json& all = document["layouts"];
@@ -159,9 +159,9 @@ TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run({"plan", "--model", "gpt2", "--cluster", "dgx-h100"}).err,
               HasSubstr("--global-batch is required"));
   EXPECT_THAT(run(layouts("lama3-8b", "dgx-h100")).err, HasSubstr("did you mean llama3-8b?"));
-  EXPECT_THAT(run(layouts("gpt2", "8xZ9, PCIe 32")).err, HasSubstr("'Z9' computes is not known"));
+  EXPECT_THAT(run(layouts("gpt2", "8xZ9, PCIe 32")).err, HasSubstr("GPU 'Z9' is unknown"));
   EXPECT_THAT(run_with(layouts("gpt2", "dgx-h100"), {"--tp", "5"}).err,
-              HasSubstr("no layout of 8 processors is legal"));
+              HasSubstr("no layout of 8 processors is valid"));
   EXPECT_THAT(run({"plan", "--budget", "much"}).err, HasSubstr("--budget 'much'"));
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--predict", "x.csv"}).err,
               HasSubstr("give one of"));

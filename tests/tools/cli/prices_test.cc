@@ -134,8 +134,8 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "al_reduce"}, "use one of all_reduce");
   expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "is of 5 ranks in all");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "from 1 on, not 0");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "has 5 ranks in total");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "of at least 1, not 0");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "2,2,");
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
   expect_refused({"explain", "all_reduce", "--gpu", "h1000"}, "a100, h100");

@@ -80,7 +80,7 @@ TEST_F(SimulateSync, SaysWhatIsWrongWithAWayToKeepTogether) {
   };
   EXPECT_THAT(of_way("allreduce,sometimes"), HasSubstr("\"sometimes\""));
   EXPECT_THAT(of_way(""), HasSubstr("--sync \"\""));
-  EXPECT_THAT(of_way("ps:4"), HasSubstr("leaves none that computes"));
+  EXPECT_THAT(of_way("ps:4"), HasSubstr("leaves no rank that computes"));
   EXPECT_THAT(of_way("ps", {"--straggler", "4:x4"}), HasSubstr("unknown rank 4"));
   EXPECT_THAT(of_way("ps", {"--straggler", "1:x0"}), HasSubstr("1:x0"));
   EXPECT_THAT(of_way("ps", {"--forward-us", "1,2"}), HasSubstr("each rank computes the whole"));

@@ -210,7 +210,7 @@ TEST_F(Simulate, FitsAClusterToATable) {
   EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), 50 + 3.2212e9 * 2 / 200e3, 3000);
   EXPECT_THAT(run({"tune", "--cluster", "p5"}).err, HasSubstr("--cluster is of --fit"));
   EXPECT_THAT(run({"tune", "--fit", table, "--cluster", "8xH100"}).err,
-              HasSubstr("the table has calls on 2 hosts, and --cluster '8xH100' no network"));
+              HasSubstr("the table has calls on 2 hosts, but --cluster '8xH100' has no network"));
 }
 
 TEST_F(Simulate, ReadsFiles) {

@@ -321,7 +321,7 @@ TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
   ASSERT_EQ(::kill(process_of_rank(1), SIGTERM), 0);
   const Result result = job.finish();
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("leaves: it was asked to by signal 15"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("leaves after signal 15"),
                                 HasSubstr("2 of 3 ranks continue from the state after step")));
   EXPECT_THAT(losses("losses"), SizeIs(kMany));
 }
@@ -350,7 +350,7 @@ TEST_F(Survivors, CannotBeMoreThanThereAre) {
                                Words{"run", "-n", "2", "--min-ranks", "3", "--", "true"}}) {
     const Result result = run(command);
     EXPECT_EQ(result.code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--min-ranks 3: there are only 2 ranks"));
+    EXPECT_THAT(result.err, HasSubstr("--min-ranks 3 exceeds the number of ranks, 2"));
   }
 }
 
@@ -413,7 +413,7 @@ TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
   EXPECT_EQ(result.code, 9) << result.err;
   // The last rank that worked may fail before the spares have ended, or after.
   EXPECT_THAT(result.err, AllOf(AnyOf(HasSubstr("all active ranks failed"), HasSubstr("rank 1 (")),
-                                HasSubstr("the job is started again, for the 1. of 1 times")));
+                                HasSubstr("restarting the job (restart 1 of 1)")));
   const Result diverged = run({"train", "--data", text_, "--ranks", "2", "--spares", "2", "--steps",
                                "30", "--lr", "1e6", "--optimizer", "sgd"});
   EXPECT_EQ(diverged.code, 1) << diverged.err;

@@ -110,7 +110,7 @@ TEST_F(Tokenize, PromptsAreNotLearnt) {
   const Result result = run({"tokenize", "--data", file, "--prompt-field", "q",
                              "--completion-field", "a", "--out", path("out.bin")});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("2 tokens of prompts are marked"));
+  EXPECT_THAT(result.out, HasSubstr("2 prompt tokens are excluded"));
   EXPECT_THAT(tokens(path("out.bin")),
               ElementsAre(training::unpredicted('a'), training::unpredicted('b'), 'c', '\n'));
 }

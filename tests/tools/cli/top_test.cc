@@ -269,7 +269,7 @@ TEST_F(Top, TellsOfAnAbortedJob) {
   EXPECT_EQ(told.code, 0) << told.err;
   EXPECT_THAT(told.out,
               AllOf(HasSubstr("of 3 ranks was aborted"), HasSubstr("timed out after 1 s"),
-                    HasSubstr("rank 1 ("), HasSubstr("in no call; its last was call 1"),
+                    HasSubstr("rank 1 ("), HasSubstr("in no call; the last was call 1"),
                     HasSubstr("in call 2, all_reduce of 1024 f32"), HasSubstr("Likely: rank 1 (")));
   const Json reports = Json::parse(run({"top", "--report", path("reports"), "--json"}).out);
   ASSERT_THAT(reports["reports"], SizeIs(3));
@@ -291,7 +291,7 @@ TEST_F(Top, TellsOfTheLastJobOfThoseThatWereAborted) {
   const Result told = run({"top", "--report", path("reports")});
   EXPECT_EQ(told.code, 0) << told.err;
   EXPECT_THAT(told.out, AllOf(HasSubstr("Skipped "), HasSubstr("rank-7-communicator-1-job-0.json"),
-                              HasSubstr("those of 1 before it are passed over"),
+                              HasSubstr("1 earlier jobs are not shown"),
                               HasSubstr("of 2 ranks was aborted"), HasSubstr("Likely: rank 0 (")));
   EXPECT_THAT(told.out, Not(HasSubstr("of 3 ranks")));
   const Json reports = Json::parse(run({"top", "--report", path("reports"), "--json"}).out);

@@ -193,7 +193,7 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
   // If the model cannot be divided, its bits are those of three ranks, and a message says so.
   const Result odd = run(command(words + Words{"--cp", "3", "--ranks", "3"}), kDeterministic);
   EXPECT_EQ(odd.code, 0);
-  EXPECT_THAT(odd.err, HasSubstr("the bits are those of 3 context ranks"));
+  EXPECT_THAT(odd.err, HasSubstr("results are bitwise those of 3 context-parallel ranks"));
   const auto found = steps(lines());
   for (size_t i = 0; i < plain.size(); ++i) {
     EXPECT_NEAR(found[i].first, plain[i].first, 1e-5 * plain[i].first);

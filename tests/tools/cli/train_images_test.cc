@@ -89,7 +89,7 @@ TEST_F(TrainImages, WrongGridsAreRefused) {
   }
   EXPECT_THAT(of_images("3x1"), HasSubstr("2 ranks do not form a grid of 3 x 1"));
   EXPECT_THAT(refusal({"--data", write_text(), "--ranks", "2", "--spatial", "2x1"}),
-              HasSubstr("a model mlp are not cut over a grid of ranks"));
+              HasSubstr("model mlp does not support spatial parallelism"));
   EXPECT_THAT(refusal({"--model", "unet", "--data", "shapes:1x1"}), HasSubstr("[--data]"));
   Words huge = {"--tp", "4096", "--spatial", "1024x1024"};
   huge.insert(huge.end(), images.begin(), images.end() - 2);

@@ -124,11 +124,11 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   refused({"--micro-batch", "2"}, {"micro-batch: 1 in the checkpoint, 2 now"});
   std::ofstream(path("other")) << read(text_).substr(7);
   refused({"--data", path("other")}, {"data: ", "fingerprint", "in the checkpoint"});
-  refused({"--allow-changed", "learning"}, {"no setting \"learning\"", "--allow-changed"});
+  refused({"--allow-changed", "learning"}, {"unknown setting \"learning\"", "--allow-changed"});
   expect_refused(saving({"--resume", "yes"}), {"unknown step \"yes\"", "--resume"});
   expect_refused(saving({"--resume", "2"}),
                  {"no step 2 found in ", "choose one of the existing steps: 3"});
-  expect_refused(command({"--overwrite"}), {"--overwrite needs", "--checkpoint DIR"});
+  expect_refused(command({"--overwrite"}), {"--overwrite requires", "--checkpoint DIR"});
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3));
 
   const Result result = trained(saving({"--steps", "6", "--resume", "--lr", "0.01", "--clip", "2",
@@ -160,7 +160,7 @@ TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
   EXPECT_EQ(lines().back()["resumed_at"], 3);
   EXPECT_EQ(lines().back()["run"], run);
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
-  expect_refused(command({"--resume", "auto"}), {"--resume needs", "--checkpoint DIR"});
+  expect_refused(command({"--resume", "auto"}), {"--resume requires", "--checkpoint DIR"});
 }
 
 TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {

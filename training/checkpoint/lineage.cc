@@ -127,11 +127,11 @@ ChosenStep choose_step(const std::string& directory, std::optional<int64_t> want
                        const StepCheck& check) {
   const std::vector<StepSeen> steps = look_at_steps(directory);
   if (steps.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
+    throw Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
                 {.remedy = "use a directory that contains step-... folders"});
   }
   if (wanted && std::ranges::find(steps, *wanted, &StepSeen::step) == steps.end()) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no step ", *wanted, " in ", directory),
+    throw Error(ErrorCode::invalid_argument, cat("no step ", *wanted, " found in ", directory),
                 {.remedy = cat("use an existing step: ", listed(steps))});
   }
   const std::optional<int64_t> latest = readable_latest(directory);

@@ -175,7 +175,7 @@ void RunDirectory::begin() {
   if (resumed_->others.empty()) return;
   set_aside(resumed_->others);
   log(LogLevel::warning, cat("the run continues from step ", step, "; ", listed(resumed_->others),
-                             " is unused and was moved to ", aside_));
+                             " are not used and were moved to ", aside_));
 }
 
 std::string RunDirectory::make_companions() {

@@ -43,7 +43,7 @@ Type type_of_each(Type list) {
 }
 
 [[noreturn]] void refuse_type(Type type, const std::string& value) {
-  refuse(cat(wanted(type), " is required, not ", value));
+  refuse(cat("expected ", wanted(type), ", not ", value));
 }
 
 bool fits(Type type, const Json& value) {

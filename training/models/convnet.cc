@@ -31,7 +31,7 @@ std::vector<NetworkLayer> layers_of(const ConvnetConfig& config) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the model has ", config.filters.size(), " convolutions and ",
                     config.strides.size(), " strides"),
-                {.where = "--strides", .remedy = "give one stride per convolution, or none"});
+                {.where = "--strides", .remedy = "use one stride per convolution, or no strides"});
   }
   std::vector<NetworkLayer> layers;
   for (size_t i = 0; i < config.filters.size(); ++i) {

@@ -56,11 +56,11 @@ Mix parse_mix(std::string_view text, const std::string& where) {
     mix.push_back(split_named(word, has_lines ? cat(where, ", line ", line) : where));
     if (static_cast<double>(mix.size()) <= kMostLayers) return;
     throw Error(ErrorCode::invalid_argument, cat("the mix has more than ", kMostLayers, " layers"),
-                {.where = where, .remedy = "give one letter per layer of the model"});
+                {.where = where, .remedy = "use one letter per layer of the model"});
   });
   if (!mix.empty()) return mix;
   throw Error(ErrorCode::invalid_argument, "the mix has no layers",
-              {.where = where, .remedy = "give one letter per layer: b,m,m,b"});
+              {.where = where, .remedy = "use one letter per layer: b,m,m,b"});
 }
 
 bool is_mix(std::string_view text) {

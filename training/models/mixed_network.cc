@@ -47,7 +47,7 @@ void check_length(const Mix& mix, size_t layers) {
               cat("the mix has ", mix.size(), " layers, but the model has ", layers),
               {.where = mix.size() <= kShown ? cat("--mix ", to_text(mix)) : "--mix",
                .cause = "the last layer, which computes the logits, counts as well",
-               .remedy = cat("give ", layers, " letters")});
+               .remedy = cat("use ", layers, " letters")});
 }
 
 void check_split(const NetworkLayer& layer, size_t number, LayerSplit split, int ranks) {
@@ -63,7 +63,7 @@ void check_split(const NetworkLayer& layer, size_t number, LayerSplit split, int
                   ranks, " ranks"),
               {.where = "--mix",
                .cause = "the layer is model-parallel (m), so some ranks would have no output",
-               .remedy = cat("give ", layer.is_convolution() ? "b or d" : "b",
+               .remedy = cat("use ", layer.is_convolution() ? "b or d" : "b",
                              " for this layer, or fewer ranks")});
 }
 

@@ -103,7 +103,7 @@ void set_servers(SyncOptions& way, const std::string& text) {
   const Words words(text, ":");
   const size_t bounds = way.kind == SyncKind::stale ? 1 : 0;
   words.count(bounds, bounds + 1,
-              bounds == 0 ? cat("give ", text.substr(0, text.find(':')), "[:SERVERS]")
+              bounds == 0 ? cat("use ", text.substr(0, text.find(':')), "[:SERVERS]")
                           : "use ssp:BOUND[:SERVERS]");
   constexpr int64_t kMostClocks = 1000;
   if (bounds == 1) way.bound = words.number<int64_t>(0, 0, kMostClocks, "the bound");

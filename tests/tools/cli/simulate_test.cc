@@ -377,7 +377,7 @@ TEST_F(Simulate, SaysWhatIsWrong) {
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--ranks", "9"}),
               HasSubstr("room for 4 ranks"));
   EXPECT_THAT(error({"all_reduce", "--topology", "swich:4"}), HasSubstr("did you mean switch"));
-  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("no collective"));
+  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("unknown collective"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--straggler", "9:1"}),
               HasSubstr("no rank 9"));
   EXPECT_THAT(

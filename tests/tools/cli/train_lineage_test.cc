@@ -126,8 +126,7 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   refused({"--data", path("other")}, {"data: ", "fingerprint", "in the checkpoint"});
   refused({"--allow-changed", "learning"}, {"unknown setting \"learning\"", "--allow-changed"});
   expect_refused(saving({"--resume", "yes"}), {"unknown step \"yes\"", "--resume"});
-  expect_refused(saving({"--resume", "2"}),
-                 {"no step 2 found in ", "choose one of the existing steps: 3"});
+  expect_refused(saving({"--resume", "2"}), {"no step 2 found in ", "use an existing step: 3"});
   expect_refused(command({"--overwrite"}), {"--overwrite requires", "--checkpoint DIR"});
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3));
 

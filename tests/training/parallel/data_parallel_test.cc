@@ -183,7 +183,7 @@ TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error->what(),
-                HasSubstr("2 micro-batches per rank, but there is gradient memory for one"));
+                HasSubstr("2 micro-batches per rank, but there is only memory for one"));
   }
 }
 

@@ -160,9 +160,9 @@ TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal({.data = 3, .pipeline = -2}, 6), HasSubstr("do not form a mesh"));
   EXPECT_THAT(refusal({.tensor = -1}, 6), HasSubstr("do not form a mesh"));
   EXPECT_THAT(refusal({.tensor = 2, .data = 3, .expert = 4}, 6),
-              AllOf(HasSubstr("4 ranks cannot hold the experts"), HasSubstr("[--ep]"),
+              AllOf(HasSubstr("4 expert-parallel ranks do not fit"), HasSubstr("[--ep]"),
                     HasSubstr("use one of 1, 2, 3, 6")));
-  EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 ranks cannot hold the experts"));
+  EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 expert-parallel ranks do not fit"));
   // Their product is 6 modulo overflow.
   EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),
               HasSubstr("do not form a mesh"));

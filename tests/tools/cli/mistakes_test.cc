@@ -206,7 +206,7 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
   expect_refused(gpt({"--data", text_, "--initial", file, "--vocabulary", "300"}),
                  {file, "the shape differs for wte.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file}, "16"),
-                 {"the context of 16 exceeds the model's maximum of 8", "--context"});
+                 {"a maximum context of 8 tokens cannot have a context of 16", "--context"});
 }
 
 TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {

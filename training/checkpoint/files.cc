@@ -27,15 +27,15 @@ std::string remedy_for(int errno_value) {
   switch (errno_value) {
     case ENOSPC:
     case EDQUOT:
-      return "free some space, or name a directory on another file system";
+      return "free some space, or use a directory on another file system";
     case EFBIG:
       return "raise the limit on the size of files (ulimit -f)";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "name a directory that you may write";
+      return "use a directory with write permission";
     case ENOENT:
-      return "check the path; on several hosts it must be on a file system that all of them share";
+      return "check the path; on several hosts it must be on a file system shared by all of them";
     default:
       return "";
   }

@@ -297,8 +297,8 @@ std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
     return std::make_unique_for_overwrite<std::byte[]>(bytes_of(signature));
   } catch (const std::bad_alloc&) {
     owner_.failed(Error(ErrorCode::system,
-                        cat("there is no memory to keep a message, ", to_string(signature),
-                            ", of rank ", message.source, " that came before its receive"),
+                        cat("no memory is left to buffer a message from rank ", message.source,
+                            " that arrived before its receive: ", to_string(signature)),
                         {.remedy = "receive messages in the order in which they are sent"}));
     return nullptr;
   }

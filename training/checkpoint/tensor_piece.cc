@@ -16,10 +16,12 @@ void check_piece(const TensorPiece& piece) {
   if (fits && count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) {
     return;
   }
-  throw Error(ErrorCode::invalid_argument,
-              cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
-                  piece.first, " is not part of tensor ", in_quotes(piece.name), ", which has ",
-                  count.value_or(-1), " elements"));
+  const std::string tensor = cat("tensor ", in_quotes(piece.name));
+  std::string problem = cat(data.rows, " x ", data.cols, " elements from element ", piece.first,
+                            " do not fit into ", tensor, ", which has ", count.value_or(0));
+  if (!count) problem = tensor + " has an impossible shape";
+  if (!fits) problem = cat("the slice of ", tensor, " is one of another shape");
+  throw Error(ErrorCode::invalid_argument, "invalid piece: " + problem);
 }
 
 Slice slice_of(const TensorPiece& piece) { return piece.slice.value_or(Slice(piece.shape)); }

@@ -107,7 +107,8 @@ const char* name_of_product(Transpose a, Transpose b) {
   return b == Transpose::no ? "gemm tn" : "gemm tt";
 }
 
-// A part of the table with as many rows as are looked up, to count bytes.
+// Returns the first rows of `table`, as many as `indices` selects (at most all). The kernel's byte
+// count uses them instead of the whole table.
 template <bool is_const>
 BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
                                 std::span<const int32_t> indices) {

@@ -31,7 +31,7 @@ struct Link {
   double latency = 0;    // seconds
 };
 
-// Ranks are numbered node by node. Links of a kind that the cluster does not have are ignored.
+// `inside` has no effect with one rank per node, `between` has no effect with one node.
 struct Cluster {
   int nodes = 1;
   int ranks_per_node = 1;

@@ -241,8 +241,8 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .flag("--data-weights");
   schema
       .add("data.labels_per_client", options.labels_per_client,
-           "images, with --sync fedavg:K and other methods with local updates: number of labels "
-           "that each rank trains on; no sample is on two ranks (default: all ranks share all "
+           "non-IID images: number of labels per rank; each sample belongs to one rank; needs a "
+           "--sync method with local updates, such as fedavg:K (default: all ranks share all "
            "samples)")
       .flag("--labels-per-client")
       .between(0, 256);

@@ -44,7 +44,7 @@ void add_layouts(Command& command, PlanOptions& o) {
                   "number of GPUs to use; on localhost the number of ranks (default: all cores)")
       .between(1, 1 << 20);
   command.add_option("--gpu", o.gpu,
-                     "GPU model, for a --cluster that is a topology file or a network of `tutti "
+                     "GPU model, if --cluster is a topology file or a network of `tutti "
                      "simulate` (default: the one in the file)");
   command.add_option("--global-batch", o.global_batch, "global batch size in sequences")
       .between(1, 1 << 30);

@@ -23,7 +23,8 @@ constexpr char kFooter[] =
     "1536 \\\n    --seq 2048 --tp 8 --why\n"
     "  tutti plan --predict runs.csv --json predicted.json\n"
     "  tutti plan --fit runs.csv --json ours.json; tutti plan ... --efficiencies ours.json\n"
-    "  tutti plan --budget 4.3e23";
+    "  tutti plan --budget 4.3e23\n"
+    "  tutti plan --memory --model gpt2-xl --global-batch 32 --seq 1024 -n 64";
 
 void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--model", o.model,
@@ -84,6 +85,11 @@ void add_layouts(Command& command, PlanOptions& o) {
           "the largest micro-batch, or the longest sequence (doubled from --seq), that fits")
       .one_of({"micro-batch", "sequence"})
       .group(kQuestions);
+  command
+      .add_flag("--memory", o.memory,
+                "memory of the --model (also a number: 7.5B) by type and kind, without a search; "
+                "of a rank of -n by ZeRO stage, activations with --global-batch and --seq")
+      .group(kQuestions);
   command.add_option("--show", o.show, "layouts to print").between(1, 200).show_default();
   command.add_flag("--why", o.why,
                    "what the first one's time and memory are made of, and the next mesh");
@@ -135,6 +141,7 @@ void add_plan(CommandLine& line) {
     }
     if (!o->budget.empty()) return plan_budget(*o);
     if (!o->fit_laws.empty()) return fit_laws(*o);
+    if (o->memory) return plan_memory(*o);
     if (o->cluster == kThisHost && (o->days || !o->largest.empty())) {
       throw UsageError(
           cat("--days and --largest are questions about clusters, not --cluster ", kThisHost));

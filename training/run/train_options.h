@@ -74,6 +74,7 @@ struct TrainOptions {
   WriterHistory writers;
   std::string initial;    // a safetensors file with parameters to start from
   std::string trace;      // a file for Chrome's trace format
+  bool digest = false;    // hash the parameters at the end: TrainResult::digests
   bool profile = false;   // this rank measures where its steps' time goes: TrainResult::profile
   std::string straggler;  // stragglers.h
   // Asked at the end of each step, when its gradients are there: not 0 once this rank is to stop (a

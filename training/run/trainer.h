@@ -62,6 +62,7 @@ struct TrainResult {
   double waiting_share = 0;
   std::vector<RankReport> ranks;  // all of them
   std::string digest;             // with servers: of the model's values (checkpoint/checksum.h)
+  std::vector<std::string> digests;  // where asked for: of each rank's parameters
   MemoryReport memory;
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h

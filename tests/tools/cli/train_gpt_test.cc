@@ -143,6 +143,31 @@ TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
   }
 }
 
+// Data-parallel ranks have the same parameters, whatever ZeRO keeps where; by local SGD they differ
+// between two averages.
+TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
+  const auto digests = [&](const Words& more) {
+    std::vector<std::string> found;
+    for (const Json& worker : trained(Words{"--steps", "3", "--digest"} + more).back()["workers"]) {
+      found.push_back(worker.at("digest").get<std::string>());
+    }
+    return found;
+  };
+  const std::vector<std::string> whole = digests({});
+  ASSERT_THAT(whole, SizeIs(2));
+  EXPECT_EQ(whole[0], whole[1]);
+  for (const char* stage : {"1", "2", "3"}) {
+    EXPECT_EQ(digests({"--zero", stage}), whole) << stage;
+  }
+  const std::vector<std::string> local = digests({"--sync", "local:5"});
+  EXPECT_NE(local[0], local[1]);
+}
+
+TEST_F(TrainGpt, WithoutThreadsThatReadAheadStepsWaitForData) {
+  const Json summary = trained({"--steps", "3", "--workers", "0"}).back();
+  for (const Json& worker : summary["workers"]) EXPECT_GT(worker.at("waited_for_data_s"), 0);
+}
+
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const std::vector<Json> found =
       trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});

@@ -87,7 +87,8 @@ void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
 // Returns the exit code: 1 where a sample is missed or repeated, or an order is.
 int check_epochs(const std::vector<Set>& sets, const DataOptions& options) {
   training::EpochCheckOptions check = options.check;
-  for (const Set& set : sets) check.sizes.push_back(set.tokens / static_cast<uint64_t>(options.context));
+  for (const Set& set : sets)
+    check.sizes.push_back(set.tokens / static_cast<uint64_t>(options.context));
   check.weights = options.weights;
   const training::EpochCheck found = training::check_epochs(check);
   std::printf("%-24s %6s %10s %9s %8s %21s\n", "data set", "epoch", "taken", "repeated", "missing",
@@ -101,8 +102,9 @@ int check_epochs(const std::vector<Set>& sets, const DataOptions& options) {
               " on %d ranks: %s samples in the same order\n%s\n",
               check.ranks, found.steps, check.batch, found.resumed_at, found.resumed_ranks,
               found.same_after_resume ? "the same" : "OTHER",
-              found.holds() ? "ok: each sample once an epoch, on one rank, in another order each epoch"
-                            : "WRONG");
+              found.holds()
+                  ? "ok: each sample once an epoch, on one rank, in another order each epoch"
+                  : "WRONG");
   return found.holds() ? 0 : 1;
 }
 
@@ -135,9 +137,10 @@ void add_data(CommandLine& line) {
   constexpr auto kGroup = "Epoch check";
   const Option check =
       command
-          .add_flag("--epoch-check", options->epoch_check,
-                    "check the samples that ranks take: each once an epoch, on one rank, in another "
-                    "order each epoch, also after resuming on another number of ranks")
+          .add_flag(
+              "--epoch-check", options->epoch_check,
+              "check the samples that ranks take: each once an epoch, on one rank, in another "
+              "order each epoch, also after resuming on another number of ranks")
           .group(kGroup);
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup).needs(check).show_default();

@@ -94,6 +94,11 @@ Partition partition(std::span<const Layer> layers, const Cluster& cluster);
 // The same with a rank per stage: a pipeline and nothing else.
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster);
 
+// The fastest pipeline whose stages have equally many replicas R, under the same model of costs:
+// what a mesh of data ranks x stages runs. Stage s has ranks [s R, (s + 1) R). On several
+// nodes R divides the ranks of a node, or is a multiple of them.
+Partition even_partition(std::span<const Layer> layers, const Cluster& cluster);
+
 // One stage on all ranks, under the same model of costs.
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster);
 

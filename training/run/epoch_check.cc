@@ -112,9 +112,7 @@ std::vector<Taken> taken_from(uint64_t step, int ranks, const Sets& sets,
 // Counts the examples of one data set epoch by epoch.
 class Counter {
  public:
-  Counter(size_t data_set, uint64_t size) : data_set_(data_set), places_(size, kNone) {
-    begin(0);
-  }
+  Counter(size_t data_set, uint64_t size) : data_set_(data_set), places_(size, kNone) { begin(0); }
   void add(const Taken& sample) {
     if (static_cast<uint64_t>(sample.epoch) != counts_.back().epoch) {
       end();
@@ -136,9 +134,7 @@ class Counter {
  private:
   static constexpr int64_t kNone = -1;
   void begin(uint64_t epoch) { counts_.push_back({.data_set = data_set_, .epoch = epoch}); }
-  void end() {
-    counts_.back().missing = static_cast<uint64_t>(std::ranges::count(places_, kNone));
-  }
+  void end() { counts_.back().missing = static_cast<uint64_t>(std::ranges::count(places_, kNone)); }
 
   size_t data_set_;
   std::vector<int64_t> places_;  // by example, in this epoch

@@ -33,7 +33,8 @@ struct EpochCheck {
   uint64_t steps = 0;
   uint64_t resumed_at = 0;  // step
   int resumed_ranks = 0;    // which continue there
-  bool same_after_resume = false;  // the steps from there on have the same samples in the same order
+  bool same_after_resume =
+      false;  // the steps from there on have the same samples in the same order
 
   // True where no example was missed or repeated, orders differ, and resuming changes nothing.
   bool holds() const;

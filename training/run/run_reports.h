@@ -37,8 +37,8 @@ std::vector<RankReport> reports_of_ranks(Replica& replica, uint64_t steps, const
 // A digest (checkpoint/checksum.h) of the model's values on this rank, which has all of them: the
 // same however they are cut among servers.
 std::string digest_of_values(Model& model);
-// Collective. A digest of the parameters of each rank's stage and part, by rank. Each rank hashes its
-// own copy; with ZeRO 3, which keeps none, the values are gathered first.
+// Collective. A digest of the parameters of each rank's stage and part, by rank. Each rank hashes
+// its own copy; with ZeRO 3, which keeps none, the values are gathered first.
 std::vector<std::string> digests_of_ranks(Replica& replica, Model& model);
 
 // Of a run's settings (RunConfiguration::run), but for when ranks meet, which a record tells itself

@@ -460,9 +460,9 @@ TrainResult Trainer::Loop::finish() {
   }
   if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
-  result.ranks = reports_of_ranks(
-      replica_, done_ - resumed_at_,
-      {.communication = seconds(waited_), .data = seconds(waited_for_data_)});
+  result.ranks =
+      reports_of_ranks(replica_, done_ - resumed_at_,
+                       {.communication = seconds(waited_), .data = seconds(waited_for_data_)});
   if (replica_.has_servers()) result.digest = digest_of_values(model_);
   if (options_.digest) result.digests = digests_of_ranks(replica_, model_);
   result.memory = memory();

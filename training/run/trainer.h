@@ -60,8 +60,8 @@ struct TrainResult {
   Evaluation validation;  // after the last step; else empty
   double samples_per_second = 0;
   double waiting_share = 0;
-  std::vector<RankReport> ranks;  // all of them
-  std::string digest;             // with servers: of the model's values (checkpoint/checksum.h)
+  std::vector<RankReport> ranks;     // all of them
+  std::string digest;                // with servers: of the model's values (checkpoint/checksum.h)
   std::vector<std::string> digests;  // where asked for: of each rank's parameters
   MemoryReport memory;
   int64_t process_bytes =

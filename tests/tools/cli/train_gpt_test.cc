@@ -148,7 +148,8 @@ TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
 TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
   const auto digests = [&](const Words& more) {
     std::vector<std::string> found;
-    for (const Json& worker : trained(Words{"--steps", "3", "--digest"} + more).back()["workers"]) {
+    const Json summary = trained(Words{"--steps", "3", "--digest"} + more).back();
+    for (const Json& worker : summary["workers"]) {
       found.push_back(worker.at("digest").get<std::string>());
     }
     return found;

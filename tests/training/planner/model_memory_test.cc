@@ -1,4 +1,5 @@
-// Residual states of GPT-2 of 1.5 B parameters, as Rajbhandari et al., 2020, section 3.2, have them.
+// Residual states of GPT-2 of 1.5 B parameters, as Rajbhandari et al., 2020, section 3.2, have
+// them.
 #include "training/planner/model_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // tutti plan --memory: what a model's parameters and its training take, without a layout.
+#include "training/planner/memory.h"
+
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -9,7 +11,6 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/plan/faces.h"
-#include "training/planner/memory.h"
 #include "training/planner/model_memory.h"
 
 namespace tutti::tool {
@@ -70,15 +71,13 @@ Json print_zero(double parameters, int ranks) {
 }
 
 Json print_residual(const planner::ModelShape& shape, int64_t batch, int64_t sequence) {
-  const planner::ResidualStates states =
-      planner::residual_states(shape, batch, sequence, kBucket);
-  return {{"activations", print_row(cat("activations of ", batch, " x ", sequence, " tokens"),
-                                    states.activations)},
-          {"recomputed",
-           print_row("the same with full recomputation", states.recomputed)},
-          {"flat_buffer", print_row("all gradients in one buffer, 32 bits", states.flat_buffer)},
-          {"fixed_buffer",
-           print_row("a buffer of constant size (--bucket-mb)", states.fixed_buffer)}};
+  const planner::ResidualStates states = planner::residual_states(shape, batch, sequence, kBucket);
+  return {
+      {"activations",
+       print_row(cat("activations of ", batch, " x ", sequence, " tokens"), states.activations)},
+      {"recomputed", print_row("the same with full recomputation", states.recomputed)},
+      {"flat_buffer", print_row("all gradients in one buffer, 32 bits", states.flat_buffer)},
+      {"fixed_buffer", print_row("a buffer of constant size (--bucket-mb)", states.fixed_buffer)}};
 }
 
 }  // namespace

@@ -404,9 +404,10 @@ void add_own_options(Command command, TrainCommandOptions& options) {
       .or_alone(kProfileTable)
       .group(kGroup);
   command
-      .add_flag("--digest", options.digest,
-                "print a digest of each rank's parameters at the end: data-parallel ranks have equal "
-                "ones")
+      .add_flag(
+          "--digest", options.digest,
+          "print a digest of each rank's parameters at the end: data-parallel ranks have equal "
+          "ones")
       .group(kGroup);
   command
       .add_flag("--print-config", options.print_configuration,

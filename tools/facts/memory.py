@@ -1,0 +1,96 @@
+"""Facts about memory."""
+from fact import Fact, Figure
+
+SECTION = "Memory"
+WIDE = "tutti train --data text --model gpt2 --layers 4 --width 128 --heads 4 --context 32 --steps 2"
+STATES = ("parameters", "gradients", "masters", "optimizer")
+PARAMETERS = "tutti train --data text --model gpt2 --layers 4 --width 128 --heads 4 --context 32 --dry-run -n 1 --json f32.jsonl"
+
+
+def parameters(out):
+    return out.lines("f32.jsonl")[0]["memory"][0]["parameters"] / 4
+
+
+def bytes_a_parameter(out):
+    measured = out.lines("run.jsonl")[-1]["memory"]
+    return sum(measured[kind] for kind in STATES) / parameters(out)
+
+
+def states(what, options, want):
+    command = f"{PARAMETERS}; {WIDE} -n 1 --precision bf16 {options} --json run.jsonl"
+    return Figure(f"bytes a parameter, {what}", command, bytes_a_parameter, want=want, within=0.001)
+
+
+def zero_formula(stage, ranks):
+    return {0: 16, 1: 4 + 12 / ranks, 2: 2 + 14 / ranks, 3: 16 / ranks}[stage]
+
+
+def zero(stage, ranks):
+    command = f"{PARAMETERS}; {WIDE} -n {ranks} --batch {ranks} --micro-batch 1 --precision bf16 --zero {stage} --json run.jsonl"
+    return Figure(f"bytes a parameter on a rank of {ranks}, ZeRO {stage}", command, bytes_a_parameter,
+                  want=zero_formula(stage, ranks), within=0.02)
+
+
+def volume(stage, want):
+    command = f"{PARAMETERS}; {WIDE} -n 4 --batch 4 --micro-batch 1 --precision bf16 --zero {stage} --json run.jsonl"
+    return Figure(f"values sent a parameter and step, over (N-1)/N, ZeRO {stage}", command,
+                  lambda out: out.lines("run.jsonl")[0]["bytes_sent_by_axis"]["data"] / 2 / (3 / 4)
+                  / parameters(out), want=want, within=0.02)
+
+
+def planned(model, row, want, within, what, more="", unit="GB"):
+    columns = r" +([\d.]+) +[\d.]+$" if unit == "GB" else r" +[\d.]+ +([\d.]+)$"
+    return Figure(what, f"tutti plan --memory --model {model} {more}".rstrip(),
+                  lambda out: out.number(rf"^{row}.*?{columns}"), want=want, within=within, unit=unit)
+
+
+DEEP = ("tutti train --data text --model gpt2 --layers 48 --width 64 --heads 2 --context 128 --batch 8 --micro-batch 8 -n 1 "
+        "--dry-run --recompute")
+
+
+def activations(out, name):
+    return out.lines(name)[0]["memory"][0]["activations"]
+
+
+TENSOR = ("tutti train --data text --model gpt2 --layers 16 --width 64 --heads 4 --context 128 --batch 8 --micro-batch 8 --dry-run "
+          "--recompute full")
+
+FACTS = [
+    Fact(SECTION, "Adam's states in mixed precision", "16 bytes a parameter; 20 with an fp32 copy of gradients", [
+        states("one micro-batch a step", "--batch 8 --micro-batch 8", 16),
+        states("gradients summed in fp32", "--batch 8 --micro-batch 2", 18),
+        states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.1),
+        states("no masters (stochastic rounding)", "--batch 8 --micro-batch 8 --stochastic-rounding", 12),
+        planned("1.5B", "model states", 24, 0.001, "GB of GPT-2 1.5B"),
+        planned("1.5B", "with another copy of gradients", 30, 0.001, "the same with an fp32 copy of gradients")],
+        "partly: gradients are in 16 or 32 bits, never in both, so 20 is not measured"),
+    Fact(SECTION, "ZeRO, 7.5 B parameters on 64 ranks", "120, 31.4, 16.6 and 1.9 GB a rank", [
+        planned("7.5B", f"a rank of 64, ZeRO {stage}", want, 0.01, f"GB, ZeRO {stage}", "-n 64")
+        for stage, want in enumerate((120, 31.4, 16.6, 1.9))]),
+    Fact(SECTION, "ZeRO, measured", "bytes of a rank by the formulas at every N; volume 2Ψ, 2Ψ, 3Ψ",
+         [zero(stage, ranks) for ranks in (2, 4) for stage in range(4)] + [volume(1, 2), volume(2, 2), volume(3, 3)]),
+    Fact(SECTION, "ZeRO-R", "activations / N; buffers of constant size; no growth, no fragmentation", [
+        Figure("kept inputs of blocks on 1 tensor rank over those on 2",
+               f"{TENSOR} -n 2 --tp 2 --json whole.jsonl; {TENSOR} -n 2 --tp 2 --partition-activations --json part.jsonl",
+               lambda out: (activations(out, "whole.jsonl") / activations(out, "part.jsonl")), least=1.3, most=2)],
+        "partly: there is no report of the allocator's fragmentation"),
+    Fact(SECTION, "Gradient checkpointing", "more than 10 times larger models, 20 to 33% more compute", [
+        Figure("activations without over with recomputation, 48 blocks", f"{DEEP} none --json none.jsonl; {DEEP} full --json full.jsonl",
+               lambda out: activations(out, "none.jsonl") / activations(out, "full.jsonl"), least=10)],
+        "partly: the memory is planned to the byte; the largest depth in a limit is not measured"),
+    Fact(SECTION, "Offload, swapping, quantisation", "as options", [
+        states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.1)],
+        "partly: parameter servers' shards in files (`--shard-files`), 8-bit states; other formats and offload are under work"),
+    Fact(SECTION, "Bytes of parameters", "1 B in fp16: 1.86 GiB; 175 B: 350 GB = 326 GiB", [
+        planned("1B", "parameters in fp16", 1.86, 0.003, "GiB of 1 B, fp16", unit="GiB"),
+        planned("175B", "parameters in fp16", 350, 0, "GB of 175 B, fp16"),
+        planned("175B", "parameters in fp16", 326, 0.001, "GiB of 175 B, fp16", unit="GiB"),
+        planned("175B", "parameters in uint8", 175, 0, "GB of 175 B, uint8")]),
+    Fact(SECTION, "Residual states of the 1.5 B model", "activations about 60 GB, buffers about 5 GB, 30% lost by fragmentation", [
+        planned("gpt2-xl", "activations of", 60, 0.02, "GB of activations, 32 x 1 024 tokens", "--global-batch 32 --seq 1024"),
+        planned("gpt2-xl", "the same with full", 8, 0.25, "GB with recomputation (the paper: about 8)",
+                "--global-batch 32 --seq 1024"),
+        planned("gpt2-xl", "all gradients in one", 5, 0.25, "GB of a flat fp32 buffer (the paper: 6)",
+                "--global-batch 32 --seq 1024")],
+        "partly: fragmentation is not measured"),
+]

@@ -78,7 +78,7 @@ FACTS = [
         for ranks, log in ((8, 3), (64, 6), (256, 8))]),
     Fact(SECTION, "Open MPI, MPICH, NCCL, Gloo, Horovod", "the same jobs beside them",
          [peers("openmpi"), peers("mpich"), peers("gloo")],
-         "partly: NCCL needs a GPU (`tools/gpu_check`); Horovod is not there: its release does not build with today's PyTorch"),
+         "partly: NCCL needs a GPU (`tools/gpu_check`); Horovod is not there: on CPUs it sums by MPI or Gloo, which are"),
     Fact(SECTION, "Two-level topologies, B1 > B2", "hierarchical collectives chosen by topology", [
         Figure("hierarchical is chosen for 2 hosts of 8", "tutti explain all_reduce -n 16 --group 8,8 --bytes 64M",
                lambda out: int("  > hierarchical" in out.text), want=1),

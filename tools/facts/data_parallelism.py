@@ -21,8 +21,9 @@ def falls(name):
 
 STRAGGLER = ("tutti simulate train --topology fat-tree:hosts=2,gpus=8 --forward-us 4000 --backward-us 8000 --gradient-bytes 100M "
              "--sync allreduce,ps,ssp:3,async --updates 100 --straggler 3:x4")
-EFFICIENCY = "; ".join(trained(name, f"-n 4 --lr 0.002 --steps 30 --sync {way}") for name, way in
-                       (("sync", "allreduce"), ("async", "async"), ("ssp", "ssp:3")))
+# As many updates: an asynchronous step of 4 workers is 4.
+EFFICIENCY = "; ".join(trained(name, f"-n 4 --lr 0.002 --steps {steps} --warmup {steps // 5} --sync {way}") for name, way, steps in
+                       (("sync", "allreduce", 60), ("async", "async", 15), ("ssp", "ssp:3", 60)))
 
 
 def own_values(way):
@@ -65,9 +66,9 @@ FACTS = [
                lambda out: rate("async")(out) / rate("allreduce")(out), least=2),
         Figure("largest staleness of ssp:3, steps", EFFICIENCY, lambda out: max(
             worker["staleness"]["largest"] for worker in out.lines("ssp.jsonl")[-1]["workers"]), most=3),
-        Figure("loss of async over that of synchronous training, as many samples", EFFICIENCY,
-               lambda out: out.lines("async.jsonl")[-1]["validation_loss"] / out.lines("sync.jsonl")[-1]["validation_loss"],
-               least=0.8, most=2)]),
+        *(Figure(f"loss of {way} over that of synchronous training, as many updates", EFFICIENCY,
+                 lambda out, way=way: out.lines(f"{way}.jsonl")[-1]["validation_loss"]
+                 / out.lines("sync.jsonl")[-1]["validation_loss"], least=1, most=2) for way in ("ssp", "async"))]),
     Fact(SECTION, "Federated, local SGD, pipelined, decentralised", "options for research; convergence shown", [
         own_values(way) for way in ("local:4", "diloco:5", "gossip:ring", "fedavg:4", "easgd:4")]),
     Fact(SECTION, "Gradient accumulation", "equals the large batch", [

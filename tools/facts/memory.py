@@ -16,9 +16,9 @@ def bytes_a_parameter(out):
     return sum(measured[kind] for kind in STATES) / parameters(out)
 
 
-def states(what, options, want):
+def states(what, options, want, within=0.001):
     command = f"{PARAMETERS}; {WIDE} -n 1 --precision bf16 {options} --json run.jsonl"
-    return Figure(f"bytes a parameter, {what}", command, bytes_a_parameter, want=want, within=0.001)
+    return Figure(f"bytes a parameter, {what}", command, bytes_a_parameter, want=want, within=within)
 
 
 def zero_formula(stage, ranks):
@@ -44,7 +44,7 @@ def planned(model, row, want, within, what, more="", unit="GB"):
                   lambda out: out.number(rf"^{row}.*?{columns}"), want=want, within=within, unit=unit)
 
 
-DEEP = ("tutti train --data text --model gpt2 --layers 48 --width 64 --heads 2 --context 128 --batch 8 --micro-batch 8 -n 1 "
+DEEP = ("tutti train --data text --model gpt2 --layers 96 --width 64 --heads 2 --context 128 --batch 8 --micro-batch 8 -n 1 "
         "--dry-run --recompute")
 
 
@@ -52,34 +52,67 @@ def activations(out, name):
     return out.lines(name)[0]["memory"][0]["activations"]
 
 
-TENSOR = ("tutti train --data text --model gpt2 --layers 16 --width 64 --heads 4 --context 128 --batch 8 --micro-batch 8 --dry-run "
+DEPTH = 'python3 $TREE/bench/depth.py --tutti "$(which tutti)" --data text --limit 300 --json depth.json'
+HALVES = ("tutti train --data text --model gpt2 --layers 1 --width 32 --heads 2 --context 64 --batch 64 --micro-batch 8 -n 1 --steps 6 "
+          "--lr 0.003 --validation-samples 2048 --vocabulary 32768")
+SCALES = "; ".join(f"{HALVES} {options} --json {name}.jsonl" for name, options in (
+    ("f32", "--precision f32"), ("plain", "--precision fp16 --loss-scale none"), ("scaled", "--precision fp16")))
+SLOW = ("tutti train --data text --model gpt2 --layers 1 --width 32 --heads 2 --context 32 --batch 16 --micro-batch 16 -n 1 --steps 200 "
+        "--lr 0.00002 --lr-schedule constant --warmup 1 --weight-decay 0 --clip 0 --validation-samples 2048")
+ROUNDED = "; ".join(f"{SLOW} {options} --json {name}.jsonl" for name, options in (
+    ("f32", "--precision f32"), ("nearest", "--precision bf16 --nearest-rounding"), ("masters", "--precision bf16"),
+    ("chance", "--precision bf16 --stochastic-rounding")))
+
+
+def loss(out, name):
+    return out.lines(f"{name}.jsonl")[-1]["validation_loss"]
+
+
+def learnt(name):
+    """What was learnt of what f32 learns, by the losses."""
+    first = lambda out: out.losses("f32.jsonl")[0]
+    return lambda out: (first(out) - loss(out, name)) / (first(out) - loss(out, "f32"))
+
+
+TENSOR = ("tutti train --data text --model gpt2 --layers 96 --width 64 --heads 4 --context 128 --batch 8 --micro-batch 8 --dry-run "
           "--recompute full")
 
 FACTS = [
+    Fact(SECTION, "Mixed precision: fp16, bf16, tf32, fp32 masters, loss scaling", "swamping, underflow and rounding, shown and cured", [
+        Figure("underflow: loss in fp16 without loss scaling over that in f32, 32 768 words", SCALES,
+               lambda out: loss(out, "plain") / loss(out, "f32"), least=1.01),
+        Figure("cured: with dynamic loss scaling", SCALES, lambda out: loss(out, "scaled") / loss(out, "f32"), want=1, within=0.001),
+        Figure("swamping: part of what f32 learns at a small rate, bf16 rounded to the nearest", ROUNDED, learnt("nearest"), most=0.7),
+        Figure("cured: bf16 with fp32 masters", ROUNDED, learnt("masters"), want=1, within=0.05),
+        Figure("cured: bf16 with stochastic rounding", ROUNDED, learnt("chance"), want=1, within=0.15)],
+        "partly: sums of gradients are always f32, so that rounding cannot be shown; there is no tf32"),
     Fact(SECTION, "Adam's states in mixed precision", "16 bytes a parameter; 20 with an fp32 copy of gradients", [
         states("one micro-batch a step", "--batch 8 --micro-batch 8", 16),
         states("gradients summed in fp32", "--batch 8 --micro-batch 2", 18),
-        states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.1),
+        states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.03, 0.01),
         states("no masters (stochastic rounding)", "--batch 8 --micro-batch 8 --stochastic-rounding", 12),
         planned("1.5B", "model states", 24, 0.001, "GB of GPT-2 1.5B"),
         planned("1.5B", "with another copy of gradients", 30, 0.001, "the same with an fp32 copy of gradients")],
         "partly: gradients are in 16 or 32 bits, never in both, so 20 is not measured"),
     Fact(SECTION, "ZeRO, 7.5 B parameters on 64 ranks", "120, 31.4, 16.6 and 1.9 GB a rank", [
-        planned("7.5B", f"a rank of 64, ZeRO {stage}", want, 0.01, f"GB, ZeRO {stage}", "-n 64")
+        planned("7.5B", f"a rank of 64, ZeRO {stage}", want, 0.015, f"GB, ZeRO {stage}", "-n 64")
         for stage, want in enumerate((120, 31.4, 16.6, 1.9))]),
     Fact(SECTION, "ZeRO, measured", "bytes of a rank by the formulas at every N; volume 2Ψ, 2Ψ, 3Ψ",
          [zero(stage, ranks) for ranks in (2, 4) for stage in range(4)] + [volume(1, 2), volume(2, 2), volume(3, 3)]),
     Fact(SECTION, "ZeRO-R", "activations / N; buffers of constant size; no growth, no fragmentation", [
         Figure("kept inputs of blocks on 1 tensor rank over those on 2",
                f"{TENSOR} -n 2 --tp 2 --json whole.jsonl; {TENSOR} -n 2 --tp 2 --partition-activations --json part.jsonl",
-               lambda out: (activations(out, "whole.jsonl") / activations(out, "part.jsonl")), least=1.3, most=2)],
+               lambda out: (activations(out, "whole.jsonl") / activations(out, "part.jsonl")), least=1.5, most=2)],
         "partly: there is no report of the allocator's fragmentation"),
     Fact(SECTION, "Gradient checkpointing", "more than 10 times larger models, 20 to 33% more compute", [
-        Figure("activations without over with recomputation, 48 blocks", f"{DEEP} none --json none.jsonl; {DEEP} full --json full.jsonl",
-               lambda out: activations(out, "none.jsonl") / activations(out, "full.jsonl"), least=10)],
-        "partly: the memory is planned to the byte; the largest depth in a limit is not measured"),
+        Figure("activations without over with recomputation, 96 blocks, planned", f"{DEEP} none --json none.jsonl; {DEEP} full --json full.jsonl",
+               lambda out: activations(out, "none.jsonl") / activations(out, "full.jsonl"), least=10),
+        Figure("times as deep in 300 MB of resident memory, measured", DEPTH, lambda out: out.json("depth.json")["deeper"], least=10,
+               small=False),
+        Figure("more processor time", DEPTH, lambda out: out.json("depth.json")["more_compute"], least=0.15, most=0.45,
+               small=False)]),
     Fact(SECTION, "Offload, swapping, quantisation", "as options", [
-        states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.1)],
+        states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.03, 0.01)],
         "partly: parameter servers' shards in files (`--shard-files`), 8-bit states; other formats and offload are under work"),
     Fact(SECTION, "Bytes of parameters", "1 B in fp16: 1.86 GiB; 175 B: 350 GB = 326 GiB", [
         planned("1B", "parameters in fp16", 1.86, 0.003, "GiB of 1 B, fp16", unit="GiB"),

@@ -102,7 +102,7 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
     storage.copies.push_back(parameter);
   }
-  storage.masters = !options.stochastic_rounding;
+  storage.masters = !options.without_masters();
   // Where several stages hold the same units, ranks come to the ends of buckets in different
   // orders.
   const bool one_order = placement.holders.size() == 1;

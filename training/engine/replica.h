@@ -65,6 +65,9 @@ struct ReplicaOptions {
   uint64_t seed = 1;                 // of initial values
   std::optional<double> clip;        // the largest norm of all gradients together
   bool stochastic_rounding = false;  // bf16 values are updated themselves: they have no masters
+  // The same, but rounded to the nearest value, which loses small updates. For experiments.
+  bool nearest_rounding = false;
+  bool without_masters() const { return stochastic_rounding || nearest_rounding; }
   // f16: the loss is scaled, and steps whose gradients overflow are left out. Without it gradients
   // are taken as they are.
   std::optional<LossScalerOptions> loss_scaling;

@@ -81,8 +81,8 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
   const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);
   refuse(schedule.updates != pipeline::Updates::flushed, cat("the schedule ", schedule.name),
          "take a synchronous schedule");
-  refuse(options.stochastic_rounding, "parameters in bf16 without masters",
-         "--stochastic-rounding");
+  refuse(options.without_masters(), "parameters in bf16 without masters",
+         "--stochastic-rounding and --nearest-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
          "the synchronizer");
   refuse(options.sync.kind == SyncKind::async_gossip && options.loss_scaling, "loss scaling",
@@ -120,8 +120,8 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
          "servers have the optimizer's state already, cut over them", "--zero");
   refuse(cut, "a model that is cut over ranks", "a worker computes with the whole model",
          "--pp, --tp, --cp, --spatial and --ep");
-  refuse(options.stochastic_rounding, "parameters in bf16 without masters",
-         "servers update masters in f32", "--stochastic-rounding");
+  refuse(options.without_masters(), "parameters in bf16 without masters",
+         "servers update masters in f32", "--stochastic-rounding and --nearest-rounding");
   refuse(options.loss_scaling.has_value(), "loss scaling",
          "an overflow on one worker would have to be known to all", "train in f32 or bf16");
   refuse(options.storage.backend != nullptr, "parameters in a GPU's memory",
@@ -185,11 +185,16 @@ void check_cuts(Model& model, const MeshPlace& place) {
 }
 
 void check_rounding(const ReplicaOptions& options) {
-  if (!options.stochastic_rounding || options.storage.dtype == DType::bf16) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("values in ", name(options.storage.dtype), " are not rounded stochastically"),
-              {.cause = "it takes the place of bf16 values' fp32 masters",
-               .remedy = "train in bf16, or leave out --stochastic-rounding"});
+  if (options.stochastic_rounding && options.nearest_rounding) {
+    throw Error(ErrorCode::invalid_argument, "values are rounded in two ways",
+                {.remedy = "give --stochastic-rounding or --nearest-rounding"});
+  }
+  if (!options.without_masters() || options.storage.dtype == DType::bf16) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("values in ", name(options.storage.dtype), " are not updated without masters"),
+      {.cause = "only bf16 values are",
+       .remedy = "train in bf16, or leave out --stochastic-rounding or --nearest-rounding"});
 }
 
 bool shards_sums(const ReplicaOptions& options) {

@@ -48,8 +48,8 @@ struct StorageOptions {
   bool one_pass = false;
   // Stages 2 and 3 keep shards of the sums of several micro-batches.
   bool shard_sums = false;
-  // 16-bit values have masters in fp32. Without them the values themselves are updated, which takes
-  // stochastic rounding.
+  // 16-bit values have masters in fp32. Without them the values themselves are updated, rounded
+  // stochastically or to the nearest value.
   bool masters = true;
   // Whose memory values and gradients are in; null: the host's. The optimizer works in the host's:
   // elsewhere values have masters in f32, too.

@@ -62,6 +62,8 @@ void describe_precision(Schema& schema, TrainOptions& options) {
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
              "bf16 without fp32 masters: update the parameters themselves, rounded up or down by "
              "chance");
+  schema.add("training.nearest_rounding", replica.nearest_rounding,
+             "the same, rounded to the nearest value: small updates are lost (for experiments)");
 }
 
 void describe_clip(Schema& schema, TrainOptions& options) {

@@ -53,6 +53,11 @@ void describe_rate(Schema& schema, RunOptions& options) {
               {"linear", BatchScaling::linear},
               {"sqrt", BatchScaling::sqrt}},
              "how --lr grows with batch / --base-batch");
+  schema.add("optimizer.decay_scaling", options.decay_scaling,
+             {{"none", BatchScaling::none},
+              {"linear", BatchScaling::linear},
+              {"sqrt", BatchScaling::sqrt}},
+             "how --weight-decay grows with batch / --base-batch");
   schema.add("optimizer.base_batch", options.base_batch, "the batch that --lr is right for")
       .between(0, kMostOfAnything);
 }
@@ -160,8 +165,9 @@ void describe_parallel(Schema& schema, RunOptions& options) {
 std::string group_of(const std::string& key) {
   if (key.starts_with("optimizer.") || key == "training.clip") return "Optimizer";
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
-  for (const char* name : {"parallel.", "training.precision", "training.loss_scale",
-                           "training.stochastic_rounding", "training.compression"}) {
+  for (const char* name :
+       {"parallel.", "training.precision", "training.loss_scale", "training.stochastic_rounding",
+        "training.nearest_rounding", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";

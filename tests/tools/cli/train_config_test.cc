@@ -86,6 +86,15 @@ TEST_F(TrainConfig, WhatIsPrintedMakesTheSameRun) {
   }
 }
 
+// A batch of 4 by the rules for 1: twice the rate, twice the decay.
+TEST_F(TrainConfig, RateAndWeightDecayGrowWithTheBatch) {
+  const Json optimizer =
+      printed(configured({"--rate-scaling", "sqrt", "--decay-scaling", "sqrt", "--base-batch", "1",
+                          "--weight-decay", "0.25"}))["optimizer"];
+  EXPECT_DOUBLE_EQ(optimizer["lr"].get<double>(), 0.004);
+  EXPECT_DOUBLE_EQ(optimizer["weight_decay"].get<double>(), 0.5);
+}
+
 TEST_F(TrainConfig, ACheckpointsConfigurationMakesTheSameRun) {
   const std::vector<double> losses =
       losses_of(configured({"--checkpoint", path("a"), "--dropout", "0.1"}));

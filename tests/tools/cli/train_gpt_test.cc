@@ -164,6 +164,23 @@ TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
   EXPECT_NE(local[0], local[1]);
 }
 
+// An update of less than half a unit in the last place is lost, unless there are masters or chance
+// decides.
+TEST_F(TrainGpt, SmallUpdatesOfBf16AreLostByNearestRounding) {
+  const auto fallen = [&](const Words& more) {
+    const std::vector<double> found = losses(trained(
+        Words{"--steps", "40", "--lr", "2e-5", "--warmup", "1", "--lr-schedule", "constant"} +
+        more));
+    return found.front() - found.back();
+  };
+  const double with_masters = fallen({"--precision", "bf16"});
+  EXPECT_LT(fallen({"--precision", "bf16", "--nearest-rounding"}), 0.7 * with_masters);
+  EXPECT_GT(fallen({"--precision", "bf16", "--stochastic-rounding"}), 0.7 * with_masters);
+  const Result refused = run(command({"--nearest-rounding"}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("only bf16 values"));
+}
+
 TEST_F(TrainGpt, WithoutThreadsThatReadAheadStepsWaitForData) {
   const Json summary = trained({"--steps", "3", "--workers", "0"}).back();
   for (const Json& worker : summary["workers"]) EXPECT_GT(worker.at("waited_for_data_s"), 0);

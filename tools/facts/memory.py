@@ -77,6 +77,16 @@ def learnt(name):
 TENSOR = ("tutti train --data text --model gpt2 --layers 96 --width 64 --heads 4 --context 128 --batch 8 --micro-batch 8 --dry-run "
           "--recompute full")
 
+POOL = "; ".join(f"{WIDE.replace('--layers 4 --width 128', f'--layers {layers} --width 64')} --batch 4 --micro-batch 1 -n 4 --zero 3 "
+                 f"--precision bf16 --bucket-mb 0.1 --json {layers}.jsonl" for layers in (8, 32))
+GROWTH = "; ".join(f"tutti train --data text --model gpt2 --layers 2 --width 32 --heads 2 --context 32 --batch 16 --micro-batch 4 -n 2 "
+                   f"--steps {steps} --json {steps}.jsonl" for steps in (6, 60))
+
+
+def gathered(out, layers):
+    return out.lines(f"{layers}.jsonl")[-1]["memory"]["gathered"]
+
+
 FACTS = [
     Fact(SECTION, "Mixed precision: fp16, bf16, tf32, fp32 masters, loss scaling", "swamping, underflow and rounding, shown and cured", [
         Figure("underflow: loss in fp16 without loss scaling over that in f32, 32 768 words", SCALES,
@@ -102,8 +112,10 @@ FACTS = [
     Fact(SECTION, "ZeRO-R", "activations / N; buffers of constant size; no growth, no fragmentation", [
         Figure("kept inputs of blocks on 1 tensor rank over those on 2",
                f"{TENSOR} -n 2 --tp 2 --json whole.jsonl; {TENSOR} -n 2 --tp 2 --partition-activations --json part.jsonl",
-               lambda out: (activations(out, "whole.jsonl") / activations(out, "part.jsonl")), least=1.5, most=2)],
-        "partly: there is no report of the allocator's fragmentation"),
+               lambda out: (activations(out, "whole.jsonl") / activations(out, "part.jsonl")), least=1.5, most=2),
+        Figure("whole buckets of 32 blocks over those of 8, ZeRO 3", POOL, lambda out: gathered(out, 32) / gathered(out, 8), want=1),
+        Figure("memory of the process after 60 steps over after 6", GROWTH,
+               lambda out: out.lines("60.jsonl")[-1]["process_bytes"] / out.lines("6.jsonl")[-1]["process_bytes"], most=1.1)]),
     Fact(SECTION, "Gradient checkpointing", "more than 10 times larger models, 20 to 33% more compute", [
         Figure("activations without over with recomputation, 96 blocks, planned", f"{DEEP} none --json none.jsonl; {DEEP} full --json full.jsonl",
                lambda out: activations(out, "none.jsonl") / activations(out, "full.jsonl"), least=10),
@@ -124,6 +136,10 @@ FACTS = [
         planned("gpt2-xl", "the same with full", 8, 0.25, "GB with recomputation (the paper: about 8)",
                 "--global-batch 32 --seq 1024"),
         planned("gpt2-xl", "all gradients in one", 5, 0.25, "GB of a flat fp32 buffer (the paper: 6)",
-                "--global-batch 32 --seq 1024")],
-        "partly: fragmentation is not measured"),
+                "--global-batch 32 --seq 1024"),
+        Figure("% of reserved memory that is never of use, an allocator", "fragmentation",
+               lambda out: out.number(r"^allocator .* ([\d.]+)%"), least=10, most=60, needs="fragmentation"),
+        Figure("the same, contiguous", "fragmentation", lambda out: out.number(r"^arena .* ([\d.]+)%"), want=0,
+               needs="fragmentation")],
+        "partly: the 30% are one program's; shown is that an allocator loses memory where the arena loses none"),
 ]

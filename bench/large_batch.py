@@ -6,9 +6,10 @@
 
 Prints a row for each batch size and a column for each rule: the validation loss after the same number
 of samples, and below it the accuracy. The rules: the same rate (none); in proportion to the batch
-(linear) or to its square root (sqrt), also with the weight decay (sqrt+decay), with a warm-up over a
-tenth of the steps; LARS and LAMB, whose layers' rates follow their norms. The last line is the critical batch size that the noise scale of the
-smallest batch estimates: beyond it a larger batch trains less for as many samples.
+(linear) or to its square root (sqrt), also the weight decay (sqrt+decay); LARS and LAMB, whose
+layers' rates follow their norms. All warm up over a tenth of the steps. The last line is the critical
+batch size that the noise scale of the smallest batch estimates: beyond it a larger batch trains less
+for as many samples.
 """
 
 import argparse

@@ -1,4 +1,6 @@
 """Facts about data parallelism."""
+import re
+
 from fact import Fact, Figure, same_losses
 
 SECTION = "Data parallelism"
@@ -45,6 +47,19 @@ def kept(out):
     return out.lines("64.jsonl")[-1]["validation_loss"] / out.lines("8.jsonl")[-1]["validation_loss"]
 
 
+SWEEP = ('python3 $TREE/bench/large_batch.py --tutti "$(which tutti)" --data text --batches 8 64 512 --samples 2048 '
+         '--rules none linear sqrt sqrt+decay lars lamb --out losses.svg')
+
+
+def swept(batch, rule):
+    """The validation loss of a batch size by a rule."""
+    def read(out):
+        column = re.search(r"^ batch  steps +(.*)$", out.text, re.M)[1].split().index(rule)
+        row = re.search(rf"^ *{batch} +\d+ +(.*)$", out.text, re.M)[1].split()
+        return float(row[column])
+    return read
+
+
 def noise_scale(out):
     return [line["noise_scale"] for line in out.lines("noise.jsonl") if "noise_scale" in line][-1]
 
@@ -82,8 +97,11 @@ FACTS = [
     Fact(SECTION, "Large batch: scaling rules, warm-up, LARS, LAMB", "loss kept as the batch grows, up to the critical size", [
         Figure("validation loss of batch 64 over that of 8, as many samples, sqrt scaling", SCALED, kept, most=1.25),
         Figure("that of batch 64 without scaling, over with it", f"{SCALED}; {PLAIN}", lambda out: out.lines(
-            "plain.jsonl")[-1]["validation_loss"] / out.lines("64.jsonl")[-1]["validation_loss"], least=1)],
-        "partly: 8 to 64 of one small model; ImageNet in an hour takes 256 GPUs"),
+            "plain.jsonl")[-1]["validation_loss"] / out.lines("64.jsonl")[-1]["validation_loss"], least=1),
+        *(Figure(f"loss of batch {batch} by {rule} over that of batch 8", SWEEP,
+                 lambda out, batch=batch, rule=rule: swept(batch, rule)(out) / swept(8, "none")(out), least=0.9, most=2.5, small=False)
+          for batch in (64, 512) for rule in ("none", "linear", "sqrt", "sqrt+decay", "lars", "lamb"))],
+        "partly: 8 to 512 of one small model; ImageNet in an hour takes 256 GPUs"),
     Fact(SECTION, "Critical batch size, gradient noise scale", "estimated during a run", [
         Figure("noise scale after 40 steps, samples", trained("noise", "-n 2 --steps 40"), noise_scale, least=0)]),
 ]

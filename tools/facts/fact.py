@@ -16,7 +16,7 @@ from typing import Callable, Optional
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = [TREE / "bazel-bin/tools", TREE / "bazel-bin/bench/micro"]
-LIMIT_S = 300  # of a command
+LIMIT_S = 600  # of a command
 
 
 class Output:

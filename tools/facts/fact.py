@@ -114,16 +114,25 @@ class Runner:
         self.known = {}
 
     def run(self, command):
+        """The output. Raises ValueError where the command fails."""
         if command not in self.known:
-            folder = pathlib.Path(self.folders.name) / str(len(self.known))
-            folder.mkdir()
-            (folder / "text").symlink_to(self.text_file)
+            self.known[command] = self.outcome(command)
+        if isinstance(self.known[command], ValueError):
+            raise self.known[command]
+        return self.known[command]
+
+    def outcome(self, command):
+        folder = pathlib.Path(self.folders.name) / str(len(self.known))
+        folder.mkdir()
+        (folder / "text").symlink_to(self.text_file)
+        try:
             done = subprocess.run(["bash", "-ec", command], cwd=folder, env=self.environment, text=True, timeout=LIMIT_S,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                raise ValueError(f"exit code {done.returncode}: {done.stdout.strip()[-500:]}")
-            self.known[command] = Output(done.stdout, folder)
-        return self.known[command]
+        except subprocess.TimeoutExpired:
+            return ValueError(f"it took more than {LIMIT_S} s")
+        if done.returncode != 0:
+            return ValueError(f"exit code {done.returncode}: {done.stdout.strip()[-500:]}")
+        return Output(done.stdout, folder)
 
 
 def make_text(path):

@@ -64,6 +64,9 @@ ROUNDED = "; ".join(f"{SLOW} {options} --json {name}.jsonl" for name, options in
     ("chance", "--precision bf16 --stochastic-rounding")))
 
 
+ROUNDINGS = "tutti verify --wire bf16 --max-ranks 8 --collective all_reduce"
+
+
 def loss(out, name):
     return out.lines(f"{name}.jsonl")[-1]["validation_loss"]
 
@@ -94,8 +97,11 @@ FACTS = [
         Figure("cured: with dynamic loss scaling", SCALES, lambda out: loss(out, "scaled") / loss(out, "f32"), want=1, within=0.001),
         Figure("swamping: part of what f32 learns at a small rate, bf16 rounded to the nearest", ROUNDED, learnt("nearest"), most=0.7),
         Figure("cured: bf16 with fp32 masters", ROUNDED, learnt("masters"), want=1, within=0.05),
-        Figure("cured: bf16 with stochastic rounding", ROUNDED, learnt("chance"), want=1, within=0.15)],
-        "partly: sums of gradients are always f32, so that rounding cannot be shown; there is no tf32"),
+        Figure("cured: bf16 with stochastic rounding", ROUNDED, learnt("chance"), want=1, within=0.15),
+        Figure("rounding: how often a sum over 8 ranks that travels in bf16 is rounded, by a ring", ROUNDINGS,
+               lambda out: out.number(r"ring  .* (\d+) roundings"), want=8),
+        Figure("cured: by a canonical algorithm", ROUNDINGS, lambda out: out.number(r"two_shot .* (\d+) roundings"), want=2)],
+        "partly: there is no tf32"),
     Fact(SECTION, "Adam's states in mixed precision", "16 bytes a parameter; 20 with an fp32 copy of gradients", [
         states("one micro-batch a step", "--batch 8 --micro-batch 8", 16),
         states("gradients summed in fp32", "--batch 8 --micro-batch 2", 18),

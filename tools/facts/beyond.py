@@ -50,8 +50,7 @@ FACTS = [
         Figure(f"default {name} of a language model", "tutti train --data text --model gpt2 -n 1 --print-config",
                lambda out, name=name: out.number(rf'"{name}": ([\d.]+)'), want=want)
         for name, want in (("beta1", 0.9), ("beta2", 0.95))]),
-    Fact(DATA, "Columnar files, parallel workers", "the device never waits for input", [waited(0), waited(1)],
-         "partly: Arrow files are read by pyarrow in pieces, not mapped"),
+    Fact(DATA, "Columnar files, parallel workers", "the device never waits for input", [waited(0), waited(1)]),
     Fact(DATA, "GPT-3's mixture after 300 B tokens", "epochs 0.44, 2.9, 1.9, 0.43, 3.4", [
         epochs("410B", 0.44), epochs("19B", 2.9, 0.2), epochs("12B", 1.9, 0.05), epochs("55B", 0.43), epochs("3B", 3.4, 0.15)],
         "shown, but for 19B and 3B: the paper's weights are rounded, to 101% together"),
@@ -61,7 +60,8 @@ FACTS = [
                lambda out: 0 if len(out.json("all.json")["results"]) >= 10 else 1, want=0)]),
     Fact(BEYOND, "No hang without a name", "who died or stopped is named", [
         Figure("a killed rank is named", DEATH, lambda out: int("rank 1" in out.text and "signal 9" in out.text), want=1),
-        Figure("the ranks of a call that stalls are named", STALL, lambda out: int("waiting for rank" in out.text), want=1)]),
+        Figure("the ranks of a call that stalls are named", STALL, lambda out: int("waiting for rank" in out.text), want=1)],
+         "partly: two ranks of a call that stalls name each other"),
     Fact(BEYOND, "The same bits from every algorithm", "canonical algorithms have one result", [
         Figure(f"different results of {len(CANONICAL)} canonical algorithms, 5 ranks", "; ".join(digest(name) for name in CANONICAL),
                digests, want=1),

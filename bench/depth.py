@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The deepest model that a memory limit takes, with and without recomputation of activations.
 
-    python3 bench/depth.py --data TEXT --limit 300 --json depth.json
+    python3 bench/depth.py --data TEXT --limit 300 --json depth.json --out memory.svg
 
 Trains one step at growing depths, measures the peak of the process's resident memory, and finds the largest depth
-below the limit; then what recomputation costs in processor time at the depth that both reach. Prints a row per trial.
+below the limit; then what recomputation costs in processor time at the depth that both reach. --out draws memory by depth.
 """
 
 import argparse
@@ -26,6 +26,7 @@ def parse():
     parser.add_argument("--limit", type=float, default=300, help="MB of resident memory")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--json", help="write the results to this file")
+    parser.add_argument("--out", help="a picture of memory by depth (SVG; needs gnuplot)")
     parser.add_argument("options", nargs="*", help="more options of tutti train, after --")
     return parser.parse_args()
 
@@ -36,6 +37,7 @@ class Model:
     def __init__(self, options):
         self.options = options
         self.folder = tempfile.mkdtemp(prefix="depth.")
+        self.curve = {way: {} for way in WAYS}  # MB by depth
 
     def train(self, depth, way, steps=1):
         """(peak MB, processor seconds of a step)."""
@@ -52,6 +54,7 @@ class Model:
         with open(path) as file:
             lines = [json.loads(line) for line in file]
         peak = int(re.search(r"peak (\d+)", done.stdout)[1]) * 1024 / 1e6
+        self.curve[way][depth] = peak
         return peak, min(line["processor_s"] for line in lines if "loss" in line)
 
 
@@ -70,6 +73,13 @@ def deepest(model, way, limit):
     return depth, peak
 
 
+def draw(curve, path):
+    data = "\n".join("\n".join([f"${way} << E", *(f"{depth} {peak}" for depth, peak in sorted(curve[way].items())), "E"]) for way in WAYS)
+    lines = ", ".join(f'${way} with linespoints title "recompute {way}"' for way in WAYS)
+    program = f'{data}\nset terminal svg\nset output "{path}"\nset xlabel "blocks"\nset ylabel "MB"\nset key left\nplot {lines}\n'
+    subprocess.run(["gnuplot"], input=program, text=True, check=True)
+
+
 def main():
     options = parse()
     model = Model(options)
@@ -80,8 +90,10 @@ def main():
         print(f"recompute {way:5} {depth:6} blocks in {peak:.0f} MB of {options.limit:.0f}", flush=True)
     seconds = {way: model.train(found["none"], way, steps=3)[1] for way in WAYS}
     result = {"limit_MB": options.limit, "depth": found, "deeper": found["full"] / found["none"],
-              "more_compute": seconds["full"] / seconds["none"] - 1}
+              "more_compute": seconds["full"] / seconds["none"] - 1, "MB_by_depth": model.curve}
     print(f"{result['deeper']:.1f} times as deep; {100 * result['more_compute']:.0f}% more processor time at {found['none']} blocks")
+    if options.out:
+        draw(model.curve, options.out)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(result, file, indent=2)

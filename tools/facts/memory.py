@@ -52,7 +52,7 @@ def activations(out, name):
     return out.lines(name)[0]["memory"][0]["activations"]
 
 
-DEPTH = 'python3 $TREE/bench/depth.py --tutti "$(which tutti)" --data text --limit 300 --json depth.json'
+DEPTH = 'python3 $TREE/bench/depth.py --tutti "$(which tutti)" --data text --limit 300 --json depth.json --out memory.svg'
 HALVES = ("tutti train --data text --model gpt2 --layers 1 --width 32 --heads 2 --context 64 --batch 64 --micro-batch 8 -n 1 --steps 6 "
           "--lr 0.003 --validation-samples 2048 --vocabulary 32768")
 SCALES = "; ".join(f"{HALVES} {options} --json {name}.jsonl" for name, options in (

@@ -39,7 +39,7 @@ std::shared_ptr<float[]> map_floats(const std::string& directory, size_t count) 
   if (count == 0) return nullptr;
   const size_t bytes = count * sizeof(float);
   const Fd file = nameless_file(directory, bytes);
-  // A page that finds no room when it is written would end the process.
+  // Reserve disk space: a write to a page without space would raise SIGBUS.
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     refuse(directory, bytes, error);
   }

@@ -57,7 +57,7 @@ if rank == 0:
     assert "destroyed" in said[0], said
 dist.barrier()
 
-# Nobody but the call holds the group.
+# Only the call holds a reference to the group.
 group = dist.new_group()
 tensor = torch.full((3,), rank + 1.0)
 work = dist.all_reduce(tensor, group=group, async_op=True)

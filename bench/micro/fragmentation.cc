@@ -4,14 +4,14 @@
 //   fragmentation [--steps 40] [--layers 24] [--width 256]
 //
 // The requests are those of a decoder with recomputation, whose steps have sequences of different
-// lengths: each block's output is kept until backward, all else is freed at the block's end. So what
-// is kept lies between what is freed (Rajbhandari et al., ZeRO, 2020, section 6.3). The allocator is
-// that of a framework: the best fit among the free blocks, split and merged within segments, which
-// are never given back.
+// lengths: each block's output is kept until backward, all else is freed at the block's end. So
+// what is kept lies between what is freed (Rajbhandari et al., ZeRO, 2020, section 6.3). The
+// allocator is that of a framework: the best fit among the free blocks, split and merged within
+// segments, which are never given back.
 //
-// Prints bytes in MB: asked (the most that were in use at once), reserved, the largest block that is
-// free in the middle of the last forward pass, and the share of what is reserved that was never of
-// use at once.
+// Prints bytes in MB: asked (the most that were in use at once), reserved, the largest block that
+// is free in the middle of the last forward pass, and the share of what is reserved that was never
+// of use at once.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -43,7 +43,8 @@ class BestFit {
     most_asked_ = std::max(most_asked_, asked_);
     auto best = free_.end();
     for (auto block = free_.begin(); block != free_.end(); ++block) {
-      if (block->bytes >= bytes && (best == free_.end() || block->bytes < best->bytes)) best = block;
+      if (block->bytes >= bytes && (best == free_.end() || block->bytes < best->bytes))
+        best = block;
     }
     Block found;
     if (best == free_.end()) {
@@ -168,10 +169,10 @@ Figures by_arena(const Options& o) {
 
 void print(const char* name, const Figures& figures) {
   constexpr double kMB = 1e6;
-  std::printf("%-10s %10.1f %10.1f %14.1f %9.1f%%\n", name, static_cast<double>(figures.asked) / kMB,
-              static_cast<double>(figures.reserved) / kMB,
-              static_cast<double>(figures.largest_free) / kMB,
-              100 * (1 - static_cast<double>(figures.asked) / static_cast<double>(figures.reserved)));
+  std::printf(
+      "%-10s %10.1f %10.1f %14.1f %9.1f%%\n", name, static_cast<double>(figures.asked) / kMB,
+      static_cast<double>(figures.reserved) / kMB, static_cast<double>(figures.largest_free) / kMB,
+      100 * (1 - static_cast<double>(figures.asked) / static_cast<double>(figures.reserved)));
 }
 
 Options parse(int argc, char** argv) {

@@ -129,7 +129,7 @@ TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
       for (const std::string& word : words) EXPECT_THAT(said, HasSubstr(word));
     }
   };
-  const std::string another = "this would not be the run that was saved";
+  const std::string another = "the options differ from those of the saved run";
   refused([](Made& run) { run.options.schedule.peak = 0.01; },
           {another, "lr: 0.003 in the checkpoint, 0.01 now", "--allow-changed lr"});
   refused([](Made& run) { run.model.dropout = 0.1; }, {"dropout: 0 in the checkpoint, 0.1 now"});
@@ -181,9 +181,9 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
 
   run.options.allow_changed = {"leraning"};
   EXPECT_THAT(train_catching(run),
-              Each(AllOf(HasSubstr("no setting \"leraning\""), HasSubstr("lr"))));
+              Each(AllOf(HasSubstr("unknown setting \"leraning\""), HasSubstr("lr"))));
   run.options.allow_changed = {"batch"};
-  EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch cannot change in a run")));
+  EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch of a run cannot be changed")));
 }
 
 TEST_F(Resume, WithAnotherLayoutIsTheSameRun) {

@@ -1,5 +1,5 @@
-// tutti data: what token files hold, how often a mixture of them is gone through, and which samples
-// ranks take.
+// tutti data: shows token files, the number of epochs of each in a mixture, and checks the samples
+// of ranks.
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -46,27 +46,28 @@ Set read_set(const std::string& name) {
 void print_set(const Set& set) {
   if (!set.file) return;
   const training::TokenFormat& format = set.file->format;
-  std::printf("%s: %llu tokens, a vocabulary of %lld, ", set.name.c_str(),
+  std::printf("%s: %llu tokens, vocabulary size %lld, ", set.name.c_str(),
               static_cast<unsigned long long>(set.tokens),
               static_cast<long long>(format.vocabulary));
   if (format.end_of_text) {
-    std::printf("%d is the end of text, ", *format.end_of_text);
+    std::printf("end-of-text token %d, ", *format.end_of_text);
   }
-  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "prompts are marked, " : "",
+  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "with marked prompts, " : "",
               static_cast<unsigned long long>(set.file->fingerprint));
 }
 
-// As training takes them: by sampler.h.
+// Uses the sampling of training (sampler.h).
 void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   const std::optional<uint64_t> tokens = parse_tokens(options.tokens);
   if (!tokens) {
-    throw Error(ErrorCode::invalid_argument, cat("\"", options.tokens, "\" is no number of tokens"),
-                {.where = "--tokens", .remedy = "give one such as 300B, 2.5M or 1000000"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("\"", options.tokens, "\" is not a number of tokens"),
+                {.where = "--tokens", .remedy = "write it as 300B, 2.5M or 1000000"});
   }
   if (!options.weights.empty() && options.weights.size() != sets.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(sets.size(), " data sets were given, but ", options.weights.size(), " weights"),
-                {.where = "--data-weights", .remedy = "give a weight for each, or none"});
+                {.where = "--data-weights", .remedy = "give one weight per data set, or none"});
   }
   std::vector<training::SampledSet> sampled;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -120,37 +121,37 @@ int data(const DataOptions& options) {
 
 void add_data(CommandLine& line) {
   const auto options = std::make_shared<DataOptions>();
-  Command command = line.add("data", "Show token files, and how often a mixture goes through each");
+  Command command =
+      line.add("data", "show token files and the number of epochs of each in a mixture");
   command
       .add_option("data", options->data,
-                  "token files; or numbers of tokens, such as 410B, for data that are not here")
+                  "token files, or token counts such as 410B for data that is not on this host")
       .required()
       .type_name("FILE");
-  const Option tokens =
-      command
-          .add_option("--tokens", options->tokens,
-                      "of a run: tell how many are of each data set, and how often it is gone "
-                      "through")
-          .type_name("COUNT");
-  command.add_option("--data-weights", options->weights,
-                     "a weight for each, as for train (default: as they are large)");
+  command
+      .add_option(
+          "--tokens", options->tokens,
+          "number of training tokens of a run; prints the tokens and epochs of each data set")
+      .type_name("COUNT");
+  command.add_option(
+      "--data-weights", options->weights,
+      "sampling weight of each data set, as for `tutti train` (default: proportional to its size)");
   constexpr auto kGroup = "Epoch check";
   const Option check =
       command
-          .add_flag(
-              "--epoch-check", options->epoch_check,
-              "check the samples that ranks take: each once an epoch, on one rank, in another "
-              "order each epoch, also after resuming on another number of ranks")
+          .add_flag("--epoch-check", options->epoch_check,
+                    "check that ranks take each sample once per epoch, on one rank, in another "
+                    "order in each epoch, also after resuming on another number of ranks")
           .group(kGroup);
   const auto add = [&](const char* option, auto& value, const char* meaning) {
     return command.add_option(option, value, meaning).group(kGroup).needs(check).show_default();
   };
   add("--context", options->context, "tokens of a sample").between(1, 1 << 30);
-  add("-n,--ranks", options->check.ranks, "data-parallel ranks").between(1, 1 << 16);
-  add("--batch", options->check.batch, "samples a step, over all ranks").between(1, 1 << 30);
-  add("--micro-batch", options->check.micro_batch, "samples of a pass").between(1, 1 << 30);
-  add("--epochs", options->check.epochs, "epochs of each data set, at least").between(1, 1000);
-  add("--seed", options->check.seed, "seed of the order");
+  add("-n,--ranks", options->check.ranks, "number of data-parallel ranks").between(1, 1 << 16);
+  add("--batch", options->check.batch, "samples per step over all ranks").between(1, 1 << 30);
+  add("--micro-batch", options->check.micro_batch, "samples per micro-batch").between(1, 1 << 30);
+  add("--epochs", options->check.epochs, "minimum epochs of each data set").between(1, 1000);
+  add("--seed", options->check.seed, "seed of the sample order");
   command.footer(
       "Examples:\n"
       "  tutti data train.bin\n"

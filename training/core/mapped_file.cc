@@ -18,11 +18,12 @@ namespace tutti::training {
 namespace {
 
 [[noreturn]] void refuse(const std::string& directory, size_t bytes, int error) {
-  throw Error(ErrorCode::system,
-              cat("no file of ", bytes, " bytes can be made in ", directory, ": ",
-                  std::generic_category().message(error)),
-              {.where = "--shard-files",
-               .remedy = "name a directory that can be written, on a disk with so much room"});
+  throw Error(
+      ErrorCode::system,
+      cat("cannot create a file of ", bytes, " bytes in ", directory, ": ",
+          std::generic_category().message(error)),
+      {.where = "--shard-files",
+       .remedy = "use a directory with write permission, on a disk with enough free space"});
 }
 
 Fd nameless_file(const std::string& directory, size_t bytes) {

@@ -159,7 +159,7 @@ void write_trace(Communicator& communicator, const Trace& trace, const std::stri
     throw_on_all(communicator,
                  system_error(cat("cannot write the trace ", path), problem[0],
                               {.where = communicator.describe(kRoot),
-                               .remedy = "name a file in a directory you may write"}));
+                               .remedy = "use a file in a directory with write permission"}));
   }
 }
 

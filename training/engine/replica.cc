@@ -127,11 +127,11 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
 void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh) {
   if (options.factors.layers != FactorLayers::none) {
     check_same_products(mesh.world(), options.storage.dtype, "send gradients as factors",
-                        "leave out --factors");
+                        "remove --factors");
   }
   if (optimizer.takes_matrices() && options.storage.stage == 0) {
     check_same_products(mesh.world(), DType::f32,
-                        "compute updates of whole matrices each for itself", "take ZeRO stage 1");
+                        "compute the updates of whole matrices on every rank", "use ZeRO stage 1");
   }
 }
 

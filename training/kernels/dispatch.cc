@@ -42,7 +42,7 @@ class Space {
     throw Error(ErrorCode::invalid_argument,
                 cat(kernel_, ": some of its tensors are in the memory of ",
                     backend_of(backend_).name(), ", some in that of ", backend_of(backend).name()),
-                {.remedy = "copy or convert them to one of these first"});
+                {.remedy = "copy or convert them to one of these memories first"});
   }
 
   const char* kernel_;

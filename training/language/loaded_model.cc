@@ -15,18 +15,20 @@ namespace {
 
 std::unique_ptr<Decoder> language_model(const std::string& path, const Json& configuration) {
   if (configuration.is_null()) {
-    throw Error(ErrorCode::invalid_argument, cat(path, " does not say which model it has"),
-                {.remedy = "give a run's directory, one with a config.json, or a file of `tutti "
-                           "export`"});
+    throw Error(
+        ErrorCode::invalid_argument, cat(path, " does not describe its model"),
+        {.remedy = "use a run directory, a directory with a config.json, or a file of `tutti "
+                   "export`"});
   }
   std::unique_ptr<Model> model = make_model(configuration);
   if (auto* const decoder = dynamic_cast<Decoder*>(model.get())) {
     static_cast<void>(model.release());
     return std::unique_ptr<Decoder>(decoder);
   }
-  throw Error(ErrorCode::invalid_argument,
-              cat("this is no language model: ", printable(in_words(configuration), 200)),
-              {.where = path, .remedy = "give gpt2, llama or one of its kin with experts"});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("this is not a language model: ", printable(in_words(configuration), 200)),
+      {.where = path, .remedy = "use gpt2, llama or one of its mixture-of-experts variants"});
 }
 
 }  // namespace
@@ -47,9 +49,10 @@ LoadedModel::LoadedModel(const std::string& path, std::optional<int64_t> context
     const std::string name = cat(kModelPrefix, spec.name);
     const TensorInfo* const info = source.values->find(name);
     if (info != nullptr && info->shape != spec.shape) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("the tensor ", in_quotes(name), " has another shape than the model's"),
-                  {.where = path});
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("the tensor ", in_quotes(name), " has a different shape from that of the model"),
+          {.where = path});
     }
     const int64_t rows = spec.shape.size() < 2 ? 1 : spec.shape.front();
     const Tensor value = memory_.take(dtype, rows, rows == 0 ? 0 : spec.count() / rows);

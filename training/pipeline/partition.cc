@@ -140,47 +140,47 @@ class Pipelines {
 
 void check(const char* name, int workers, const Link& link) {
   if (workers < 1 || workers > kMostWorkers) {
-    refuse(cat("there cannot be ", workers, ' ', name),
-           cat("give a number from 1 to ", kMostWorkers));
+    refuse(cat("invalid number of ", name, ": ", workers),
+           cat("use a number from 1 to ", kMostWorkers));
   }
   if (workers == 1) return;
   if (!(link.bandwidth > 0) || !(link.latency >= 0 && std::isfinite(link.latency))) {
     refuse(cat("the links of ", workers, ' ', name, " cannot have a bandwidth of ", link.bandwidth,
                " bytes/s and a latency of ", link.latency, " s"),
-           "give a bandwidth above 0 and a latency of at least 0");
+           "use a bandwidth above 0 and a latency of at least 0");
   }
 }
 
 void check(std::span<const Layer> layers, const Cluster& cluster) {
-  if (layers.empty()) refuse("there are no layers", "give at least one");
+  if (layers.empty()) refuse("there are no layers", "use at least one layer");
   for (const Layer& layer : layers) {
     const double time = layer.forward + layer.backward;
     if (layer.forward >= 0 && layer.backward >= 0 && std::isfinite(time) &&
         layer.activation_bytes >= 0 && layer.parameter_bytes >= 0) {
       continue;
     }
-    refuse(cat("layer ", layer.name, " cannot take ", layer.forward, " s forward and ",
-               layer.backward, " s backward, with ", layer.activation_bytes,
-               " bytes of activations and ", layer.parameter_bytes, " of parameters"),
-           "give finite numbers of at least 0");
+    refuse(cat("layer ", layer.name, " has invalid costs: ", layer.forward, " s forward, ",
+               layer.backward, " s backward, ", layer.activation_bytes, " bytes of activations, ",
+               layer.parameter_bytes, " bytes of parameters"),
+           "use finite numbers of at least 0");
   }
   check("ranks per node", cluster.ranks_per_node, cluster.inside);
   check("nodes", cluster.nodes, cluster.between);
   if (cluster.parameter_memory < 0) {
-    refuse(cat("a rank cannot have room for ", cluster.parameter_memory, " bytes"),
-           "give 0 for any number");
+    refuse(cat("the memory of a rank cannot be ", cluster.parameter_memory, " bytes"),
+           "use 0 for unlimited memory");
   }
 }
 
 [[noreturn]] void refuse_size(std::span<const Layer> layers, const Cluster& cluster) {
   const Layer& largest = *std::ranges::max_element(layers, {}, &Layer::parameter_bytes);
   throw Error(ErrorCode::invalid_argument,
-              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with room for ",
-                  cluster.parameter_memory, " bytes each"),
+              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with ",
+                  cluster.parameter_memory, " bytes of memory each"),
               {.where = "partition",
                .cause = cat("layer ", largest.name, " is the largest, with ",
                             largest.parameter_bytes, " bytes"),
-               .remedy = "give more ranks, or ranks with more memory"});
+               .remedy = "use more ranks, or ranks with more memory"});
 }
 
 // A^0: infinite if the parameters do not fit on a rank.

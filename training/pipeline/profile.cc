@@ -203,7 +203,7 @@ Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions
     throw Error(ErrorCode::invalid_argument,
                 cat("a model cannot be profiled with ", runs, " runs of a micro-batch of ",
                     batch.samples, " samples"),
-                {.remedy = "give at least one of each"});
+                {.remedy = "use at least one of each"});
   }
   Profile profile{.model = in_words(model.configuration()), .samples = batch.samples};
   Profiler profiler(model, batch, options, runs);

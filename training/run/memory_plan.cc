@@ -187,7 +187,7 @@ class PlannedMatrices : public MatrixExchange {
   }
   void exchange(std::span<const float>, std::span<const int64_t>, std::span<float>,
                 std::span<const int64_t>) override {
-    throw Error(ErrorCode::internal, "a plan has no ranks that exchange matrices");
+    throw Error(ErrorCode::internal, "a plan cannot exchange matrices between ranks");
   }
 
  private:

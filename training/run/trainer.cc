@@ -185,13 +185,14 @@ Evaluation Trainer::Loop::validate() {
 
 void Trainer::Loop::save() {
   if (options_.checkpoint.empty()) {
-    throw Error(ErrorCode::invalid_argument, "the run has no directory to be saved in",
-                {.remedy = "give it one: --checkpoint DIR"});
+    throw Error(ErrorCode::invalid_argument, "the run has no checkpoint directory",
+                {.remedy = "add --checkpoint DIR"});
   }
   if (told_ != done_) {
     throw Error(ErrorCode::invalid_argument,
-                cat("step ", told_, " cannot be saved: the pipeline runs on until step ", done_),
-                {.remedy = "save after that step, or give --checkpoint-every"});
+                cat("step ", told_,
+                    " cannot be saved, because the pipeline is not flushed until step ", done_),
+                {.remedy = "save after that step, or use --checkpoint-every"});
   }
   if (saver_->saved() < done_) save_done();
   saver_->finish();
@@ -223,7 +224,7 @@ void Trainer::Loop::tell_of_jump(double last_rate) const {
   if (std::abs(same_step - last_rate) < 0.1 * last_rate) return;
   log(LogLevel::warning, cat("the learning rate jumps from ", last_rate, " in step ", step, " to ",
                              options_.schedule.at(step + 1), " in step ", step + 1,
-                             ": its schedule is another one than before"));
+                             ", because its schedule has changed"));
 }
 
 void Trainer::Loop::go_on_from(const Json& state) {
@@ -337,8 +338,7 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
-  depart(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any),
-         leaves ? own : 0);
+  depart(cat(world_.describe(leaver), " leaves after signal ", any), leaves ? own : 0);
 }
 
 // No rank throws before every rank has arrived: an abort by the first one would interrupt others
@@ -359,7 +359,7 @@ void Trainer::Loop::leave_as_recorded() {
       replica_.recorded_ranks(static_cast<int64_t>(done_ + 1)).value_or(world_.size());
   if (ranks < 1 || ranks >= world_.size()) return;
   depart(cat("from step ", done_ + 1, " on the recorded run had ", ranks, " of ", world_.size(),
-             " ranks: the others leave"),
+             " ranks, so the others leave"),
          world_.rank() < ranks ? 0 : SIGTERM);
 }
 
@@ -482,8 +482,9 @@ void check_saving(const TrainOptions& options) {
                            : options.async_checkpoint   ? "async_checkpoint"
                                                         : nullptr;
   if (said == nullptr || !options.checkpoint.empty()) return;
-  throw Error(ErrorCode::invalid_argument, cat(said, " has no effect without a directory"),
-              {.where = "TrainOptions", .remedy = "name one in `checkpoint`"});
+  throw Error(ErrorCode::invalid_argument,
+              cat(said, " has no effect without a checkpoint directory"),
+              {.where = "TrainOptions", .remedy = "set `checkpoint`"});
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ TEST_F(TrainData, DocumentMasksHideOtherDocuments) {
   EXPECT_GT(std::abs(loss({"--ranks", "1"}) - masked), 1e-5);
   const Result bytes = run({"train", "--model", "gpt2", "--document-mask", "--data", write_text()});
   EXPECT_EQ(bytes.code, 1);
-  EXPECT_THAT(bytes.err, HasSubstr("the data do not tell where documents end [--document-mask]"));
+  EXPECT_THAT(bytes.err, HasSubstr("the data does not mark document boundaries [--document-mask]"));
 }
 
 // Random digits cannot be learnt, but the text after them can.

@@ -135,9 +135,9 @@ TEST_F(Fences, TheLockOfAWriterThatIsPassedOverIsTaken) {
   RunDirectory left(path(), resume, kAsLeft);
   EXPECT_EQ(save(left, 20), "");
   EXPECT_THAT(error_of([&] { RunDirectory(path(), resume); }),
-              AllOf(HasSubstr("another job is working in"), HasSubstr(cat(::getpid()))));
+              AllOf(HasSubstr("another job uses"), HasSubstr(cat(::getpid()))));
   EXPECT_THAT(error_of([&] { RunDirectory(path(), resume, kAsRight); }),
-              HasSubstr("another job is working in"));
+              HasSubstr("another job uses"));
 }
 
 TEST_F(Fences, AFenceThatWasRemovedIsNotedAndComesAgainHigher) {

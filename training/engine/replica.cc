@@ -102,7 +102,7 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
     storage.copies.push_back(parameter);
   }
-  storage.masters = !options.stochastic_rounding;
+  storage.masters = !options.without_masters();
   // Stages that hold the same units reach the ends of buckets in different orders.
   const bool one_order = placement.holders.size() == 1;
   storage.one_pass = options.passes == 1 && one_order;

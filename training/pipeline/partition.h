@@ -94,6 +94,11 @@ Partition partition(std::span<const Layer> layers, const Cluster& cluster);
 // Likewise with one rank per stage: a pipeline only.
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster);
 
+// The fastest pipeline whose stages have equally many replicas R, with the same cost model: what a
+// mesh of data ranks x stages runs. Stage s has ranks [s R, (s + 1) R). On several nodes R divides
+// the ranks of a node, or is a multiple of them.
+Partition even_partition(std::span<const Layer> layers, const Cluster& cluster);
+
 // One stage on all ranks, with the same cost model.
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster);
 

@@ -307,7 +307,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
     bytes.padding += (whole ? layout.size - used : owned_size - owned) * bytes_of(dtype);
   };
   const bool masters =
-      (storage.dtype != DType::f32 && !replica.stochastic_rounding) || storage.masters_apart;
+      (storage.dtype != DType::f32 && !replica.without_masters()) || storage.masters_apart;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
   add(bytes.parameters, storage.stage < 3, storage.dtype);
   const bool whole_gradients =
@@ -369,7 +369,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   const int64_t owned = add_storage(stage, rank, report.storage, report.compression, states);
   report.optimizer = states.each * std::ssize(optimizer_->state_names()) + states.whole;
   if (options_.async_checkpoint) {
-    const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
+    const DType values = replica.without_masters() ? replica.storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);
     if (replica.sync.has_own_values()) report.copies *= 2;  // and copies of the rank's own values
   }

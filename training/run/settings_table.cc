@@ -61,6 +61,8 @@ void describe_precision(Schema& schema, TrainOptions& options) {
       .show_default();
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
              "bf16 without fp32 master weights: update the parameters with stochastic rounding");
+  schema.add("training.nearest_rounding", replica.nearest_rounding,
+             "likewise with rounding to nearest, which loses small updates (for experiments)");
 }
 
 void describe_clip(Schema& schema, TrainOptions& options) {

@@ -411,8 +411,9 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
     bool is_used;
     const char* needs;
   } details[] = {
-      {"optimizer.base_batch", options.rate_scaling != BatchScaling::none,
-       "--rate-scaling linear or sqrt"},
+      {"optimizer.base_batch",
+       options.rate_scaling != BatchScaling::none || options.decay_scaling != BatchScaling::none,
+       "--rate-scaling or --decay-scaling, linear or sqrt"},
       {"optimizer.final_fraction", training.schedule.decay != LearningRateSchedule::Decay::constant,
        "--lr-schedule cosine or linear"},
       {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0, "--momentum above 0"},

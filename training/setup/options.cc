@@ -53,6 +53,11 @@ void describe_rate(Schema& schema, RunOptions& options) {
               {"linear", BatchScaling::linear},
               {"sqrt", BatchScaling::sqrt}},
              "scaling of --lr with batch / --base-batch: none, linear or sqrt");
+  schema.add("optimizer.decay_scaling", options.decay_scaling,
+             {{"none", BatchScaling::none},
+              {"linear", BatchScaling::linear},
+              {"sqrt", BatchScaling::sqrt}},
+             "scaling of --weight-decay with batch / --base-batch: none, linear or sqrt");
   schema.add("optimizer.base_batch", options.base_batch, "batch size for which --lr was tuned")
       .between(0, kMostOfAnything);
 }
@@ -162,8 +167,9 @@ void describe_parallel(Schema& schema, RunOptions& options) {
 std::string group_of(const std::string& key) {
   if (key.starts_with("optimizer.") || key == "training.clip") return "Optimizer";
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
-  for (const char* name : {"parallel.", "training.precision", "training.loss_scale",
-                           "training.stochastic_rounding", "training.compression"}) {
+  for (const char* name :
+       {"parallel.", "training.precision", "training.loss_scale", "training.stochastic_rounding",
+        "training.nearest_rounding", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "training/core/arena.h"
+#include "training/core/gemm_format.h"
 #include "training/core/later.h"
 #include "training/core/placement.h"
 #include "training/core/tensor.h"
@@ -110,8 +111,10 @@ struct PassContext {
   const MicroBatch* batch = nullptr;
   DType dtype = DType::f32;  // of activations
   int slot = 0;              // which of the micro-batches under way: units keep `saved` by slot
-  uint64_t seed = 0;         // of dropout
+  uint64_t seed = 0;         // of dropout, and of rounding by chance
   bool training = true;      // dropout and batch statistics are on
+  // To which dense layers round what they multiply (LinearOptions::keeps_precision).
+  GemmFormat gemm_format = GemmFormat::none;
   // Deterministic mode: how many parts what tensor ranks share is computed in (slices.h); else 1.
   int slices = 1;
   // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is

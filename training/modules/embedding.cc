@@ -20,6 +20,7 @@ Embedding::Embedding(ParameterTable& table, const std::string& name, int64_t row
                         place_of(table, is_cut))) {
   const MeshPlace& mesh = table.mesh();
   if (is_cut) {
+    table.mark_quantizable();
     rows_.first = even_share(rows, mesh.place(Axis::tensor), mesh.size(Axis::tensor)).first;
   }
 }

@@ -13,6 +13,11 @@
 // The layer sums nothing over ranks: whoever uses it adds the parts up (parallel/convert_layout.h).
 // In deterministic mode (Pass::slices) each slice of what is cut is a product by itself, and a part
 // of a sum has the type of sums.
+//
+// With PassContext::gemm_format the operands of all three products (output, input gradient, weight
+// gradient) are rounded to that format (kernels/quantized_gemm.h), each slice by itself. So in
+// deterministic mode the values are the same for any cut; else blocks and scales are those of a
+// rank's part.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +29,7 @@
 #include "training/core/parameters.h"
 #include "training/core/pass.h"
 #include "training/kernels/gemm.h"
+#include "training/kernels/quantized_gemm.h"
 #include "training/modules/rows_in_turn.h"
 
 namespace tutti::training {
@@ -47,6 +53,9 @@ struct LinearOptions {
   // Instead of a cut: each tensor rank has the whole weight and makes these of its outputs, which
   // may be others' too. The parameters' gradients are then parts of sums over these ranks.
   std::optional<Share> chosen = {};
+  // The products are those of the activations' type, whatever Pass::gemm_format says: for routers
+  // and output layers.
+  bool keeps_precision = false;
   // The only rank that has the parameters. Where it is one of the tensor ranks nothing is cut.
   SoleOwner owner = {};
 };
@@ -109,11 +118,42 @@ class Linear {
   bool cuts_inputs(const Pass& pass) const {
     return pass.slices > 1 && cut_ == LinearCut::by_inputs;
   }
+  // Numbers the packed parts of all slices.
+  int64_t number_of(int slice, size_t part) const {
+    return slice * static_cast<int64_t>(parts_.size()) + static_cast<int64_t>(part);
+  }
+  // body(part, number): `number` is the same on whichever rank computes with the part.
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
-  // Adds to `gradient`, or overwrites it with, a part of this layer's.
-  void add_input_gradient(const Pass& pass, ConstTensor output_gradient, const Share& outputs,
+  // Rows of the output gradient, and which of the outputs.
+  struct GradientPart {
+    Share outputs;
+    int64_t number = 0;
+    int64_t first_row = 0;
+  };
+  std::vector<GradientPart> parts_of_slice(const Pass& pass, int slice) const;
+  // Adds to `gradient`, or overwrites it with, a part of this layer's. `rows` of the output
+  // gradient have all outputs.
+  void add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                           Tensor gradient, GemmMode mode) const;
+
+  struct Product {
+    OperandKind a = OperandKind::activation;
+    OperandKind b = OperandKind::weight;
+    int64_t part = 0;  // of the output gradient, which has random numbers of its own
+    int64_t first_row = 0;
+
+    bool is_weight_gradient() const { return b == OperandKind::activation; }
+  };
+  // Multiplies in the pass's format.
+  void multiply(const Pass& pass, const Product& product, ConstTensor a, Transpose transpose_a,
+                ConstTensor b, Transpose transpose_b, Tensor c, GemmMode mode = GemmMode::overwrite,
+                ConstTensor bias = {}) const;
+  void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
+                           ConstTensor input, Tensor gradient) const;
+  // The number of this rank's output gradient, where it is not computed in slices: tensor ranks
+  // that have the same one round it alike.
+  int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
   // What of the weight, or of its gradient, makes this rank's outputs; and of the bias.
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
@@ -129,6 +169,8 @@ class Linear {
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
   bool adds_bias_ = true;  // of a sum of the ranks' parts only one has it
+  bool keeps_precision_;
+  uint64_t stream_ = 0;  // of random numbers
 };
 
 }  // namespace tutti::training

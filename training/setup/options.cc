@@ -161,7 +161,7 @@ std::string group_of(const std::string& key) {
   if (key.starts_with("optimizer.") || key == "training.clip") return "Optimizer";
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
   for (const char* name : {"parallel.", "training.precision", "training.loss_scale",
-                           "training.stochastic_rounding", "training.compression"}) {
+                           "training.stochastic_rounding", "training.gemm_format", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";

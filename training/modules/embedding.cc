@@ -1,6 +1,7 @@
 #include "training/modules/embedding.h"
 
 #include "training/kernels/embedding.h"
+#include "training/kernels/quantized_weights.h"
 
 namespace tutti::training {
 namespace {
@@ -26,6 +27,7 @@ Embedding::Embedding(ParameterTable& table, const std::string& name, int64_t row
 }
 
 void Embedding::forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const {
+  if (weight_->quantized != nullptr) return look_up(*weight_->quantized, indices, output);
   const Tensor& weight = weight_->value;
   require_shapes(rows_.first + weight.rows <= rows_.all && output.cols == width_, "embedding");
   saved.indices = indices;

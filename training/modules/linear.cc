@@ -7,6 +7,7 @@
 #include "training/core/random.h"
 #include "training/core/slices.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/quantized_weights.h"
 #include "training/modules/factor_rows.h"
 
 namespace tutti::training {
@@ -189,9 +190,15 @@ Tensor Linear::forward(Pass& pass, ConstTensor input, Saved& saved) const {
 void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
                      RowsInTurn* turns) const {
   saved.input = input;
-  const Tensor weight = rows_of(weight_->value);
   const ConstTensor bias =
       bias_ == nullptr || !adds_bias_ ? ConstTensor{} : ConstTensor(columns_of(bias_->value));
+  if (weight_->quantized != nullptr) {
+    return for_each_turn(output, turns, [&](const Share& rows) {
+      multiply_by_weights(input.row_range(rows.first, rows.count), *weight_->quantized, bias,
+                          output.row_range(rows.first, rows.count));
+    });
+  }
+  const Tensor weight = rows_of(weight_->value);
   if (cuts_outputs(pass)) {
     for_each_slice(pass, [&](const Share& at, int64_t) {
       multiply(pass, {}, input, Transpose::no, weight.row_range(at.first, at.count), Transpose::yes,

@@ -29,13 +29,13 @@ inline const std::vector<double>& e2m1_magnitudes() {
 
 // Ties go to the even code.
 inline double nearest(const std::vector<double>& magnitudes, double x) {
-  size_t best = 0;
-  for (size_t code = 1; code < magnitudes.size(); ++code) {
-    const double was = std::abs(std::abs(x) - magnitudes[best]);
-    const double is = std::abs(std::abs(x) - magnitudes[code]);
-    if (is < was || (is == was && code % 2 == 0)) best = code;
-  }
-  return std::copysign(magnitudes[best], x);
+  const double wanted = std::abs(x);
+  const auto above = std::ranges::lower_bound(magnitudes, wanted);
+  if (above == magnitudes.begin()) return std::copysign(magnitudes.front(), x);
+  if (above == magnitudes.end()) return std::copysign(magnitudes.back(), x);
+  const double up = *above - wanted, down = wanted - *(above - 1);
+  const bool is_even = (above - magnitudes.begin()) % 2 == 0;
+  return std::copysign(up < down || (up == down && is_even) ? *above : *(above - 1), x);
 }
 
 // The neighbour above where its part of the distance exceeds `chance`.

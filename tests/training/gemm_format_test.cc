@@ -30,16 +30,14 @@ TinyRun run_in(GemmFormat format, const std::string& kind, const Grid& grid,
   return run;
 }
 
-class GemmFormats
-    : public ::testing::TestWithParam<std::tuple<GemmFormat, std::string>> {
+class GemmFormats : public ::testing::TestWithParam<std::tuple<GemmFormat, std::string>> {
  protected:
   const Deterministic deterministic_;
 };
-INSTANTIATE_TEST_SUITE_P(All, GemmFormats,
-                         ::testing::Combine(::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8,
-                                                              GemmFormat::nvfp4),
-                                            ::testing::Values("gpt2", "llama", "few keys",
-                                                              "experts")));
+INSTANTIATE_TEST_SUITE_P(
+    All, GemmFormats,
+    ::testing::Combine(::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8, GemmFormat::nvfp4),
+                       ::testing::Values("gpt2", "llama", "few keys", "experts")));
 
 TEST_P(GemmFormats, HaveTheSameBitsInAnyLayout) {
   const auto& [format, kind] = GetParam();

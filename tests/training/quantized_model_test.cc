@@ -54,8 +54,7 @@ class QuantizedModel {
     const testing::TokenBatch batch(2, 24, 50);
     ModelRunner runner(*model, {});
     UnitHooks hooks;
-    return testing::doubles(
-        runner.predict({.samples = 2, .tokens = batch.tokens}, hooks));
+    return testing::doubles(runner.predict({.samples = 2, .tokens = batch.tokens}, hooks));
   }
 
   std::unique_ptr<Model> model;
@@ -68,8 +67,7 @@ class QuantizedModel {
   }
   QuantizedMatrix quantize(WeightFormat format, ConstTensor value) {
     QuantizedMatrix matrix{format, nullptr, value.rows, value.cols};
-    std::vector<std::byte>& bytes =
-        bytes_.emplace_back(static_cast<size_t>(matrix.bytes()));
+    std::vector<std::byte>& bytes = bytes_.emplace_back(static_cast<size_t>(matrix.bytes()));
     matrix.data = bytes.data();
     const auto row_bytes = static_cast<size_t>(bytes_of_row(format, value.cols));
     for (int64_t row = 0; row < value.rows; ++row) {

@@ -174,9 +174,10 @@ void add_evaluate(CommandLine& line) {
       .one_of({"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"})
       .type_name("NAME")
       .show_default();
-  command.add_option("--weights", options->weights, 
-                     "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
-                     "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+  command
+      .add_option("--weights", options->weights,
+                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
+                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
       .one_of({"none", "q8_0", "q4_0", "nf4"})
       .type_name("FORMAT")
       .show_default();

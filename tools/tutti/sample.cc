@@ -70,9 +70,10 @@ void add_sample(CommandLine& line) {
       "else at its tokenizer's end of text");
   command.add_option("--context", options->context,
                      "tokens that the model sees (default: as in training)");
-  command.add_option("--weights", options->weights, 
-                     "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
-                     "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+  command
+      .add_option("--weights", options->weights,
+                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
+                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
       .one_of({"none", "q8_0", "q4_0", "nf4"})
       .type_name("FORMAT")
       .show_default();

@@ -5,17 +5,18 @@
 //   q4_0   |d |qq qq .. |     32 values  d (q - 8), d in f16, q from 0 to 15     18 bytes
 //   nf4    |d |qq qq .. |     64 values  d NF4[q], d in f32, q from 0 to 15      36 bytes
 //
-// q8_0 and q4_0 are those of ggml (llama.cpp), bit for bit. q8_0: d = max |x| / 127, and q is x * (1
-// / d), rounded to nearest, ties away from 0. q4_0: d = m / -8 with m the first value of the largest
-// magnitude; q is x * (1 / d) + 8.5 cut off behind the point, at most 15; the lower halves of the
-// bytes are the first 16 values. q is computed before d is rounded to f16.
+// q8_0 and q4_0 are those of ggml (llama.cpp), bit for bit. q8_0: d = max |x| / 127, and q is
+// x * (1 / d), rounded to nearest, ties away from 0. q4_0: d = m / -8 with m the first value of the
+// largest magnitude; q is x * (1 / d) + 8.5 cut off behind the point, at most 15; the lower halves
+// of the bytes are the first 16 values. q is computed before d is rounded to f16.
 //
 // nf4 is that of bitsandbytes (Dettmers et al.: QLoRA, 2023), with blocks of 64: d = max |x|, q is
 // the code whose value is nearest to x * (1 / d), the lower one of two; the upper half of a byte is
 // the first of its values. Its codes are quantiles of a normal distribution.
 //
-// 1 / d is at most the largest float. Blocks follow the rows of a matrix; the last one of a row is filled up with zeros. A block with a
-// NaN or an infinity becomes NaN. Bytes are alike on all processors (little-endian).
+// 1 / d is at most the largest float. Blocks follow the rows of a matrix; the last one of a row is
+// filled up with zeros. A block with a NaN or an infinity becomes NaN. Bytes are alike on all
+// processors (little-endian).
 #pragma once
 
 #include <cstddef>

@@ -40,10 +40,10 @@ void read_quantized(const TensorSource& source, const std::string& name, WeightF
     const int64_t count = std::min(most, rows.rows - first);
     source.read(name, first * cols, tensor_at(values.data(), DType::f32, 1, count * cols));
     for (int64_t i = 0; i < count; ++i) {
-      quantize_row(format,
-                   std::span(values).subspan(static_cast<size_t>(i * cols),
-                                             static_cast<size_t>(cols)),
-                   {rows.at(first + i, 0), static_cast<size_t>(rows.cols)});
+      quantize_row(
+          format,
+          std::span(values).subspan(static_cast<size_t>(i * cols), static_cast<size_t>(cols)),
+          {rows.at(first + i, 0), static_cast<size_t>(rows.cols)});
     }
   }
 }

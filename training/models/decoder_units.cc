@@ -27,8 +27,7 @@ StreamNorm norm_of(ParameterTable& table, const std::string& name, const Decoder
 }
 
 Linear output_of(ParameterTable& table, const DecoderOptions& options, const Parameter* tied) {
-  const LinearOptions cut{
-      .bias = false, .cut = LinearCut::by_outputs, .keeps_precision = true};
+  const LinearOptions cut{.bias = false, .cut = LinearCut::by_outputs, .keeps_precision = true};
   if (tied != nullptr) {
     return {table, table.share(tied), options.width, options.vocabulary, cut};
   }

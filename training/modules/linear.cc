@@ -173,8 +173,7 @@ void Linear::multiply(const Pass& pass, const Product& product, ConstTensor a,
   quantized_gemm({.format = pass.gemm_format,
                   .a = product.a,
                   .b = product.b,
-                  .hadamard =
-                      pass.gemm_format == GemmFormat::nvfp4 && product.is_weight_gradient(),
+                  .hadamard = pass.gemm_format == GemmFormat::nvfp4 && product.is_weight_gradient(),
                   .seed = random_bits(micro_batch, product.is_weight_gradient() ? 1 : 0, part),
                   .first_row = product.first_row},
                  a, transpose_a, b, transpose_b, c, mode, bias, bits_of(pass), pass.arena);
@@ -224,8 +223,7 @@ void Linear::forward(Pass& pass, ConstTensor input, Saved& saved, Tensor output,
 void Linear::add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                                 Tensor gradient, GemmMode mode) const {
   const Share& outputs = part.outputs;
-  multiply(pass,
-           {.a = OperandKind::gradient, .part = part.number, .first_row = part.first_row},
+  multiply(pass, {.a = OperandKind::gradient, .part = part.number, .first_row = part.first_row},
            rows.col_range(outputs.first, outputs.count), Transpose::no,
            rows_of(weight_->value).row_range(outputs.first, outputs.count), Transpose::no, gradient,
            mode);

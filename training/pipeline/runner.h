@@ -29,10 +29,10 @@ struct RunnerOptions {
   // Of these outputs, as far as they are the inputs of units that are done anew, only this tensor
   // rank's rows.
   bool partition_checkpoints = false;
-  uint64_t seed = 0;               // of dropout, and of rounding by chance
+  uint64_t seed = 0;                          // of dropout, and of rounding by chance
   GemmFormat gemm_format = GemmFormat::none;  // PassContext
-  Mesh* mesh = nullptr;            // what passes get; outlives the runner
-  KeyValueCache* cache = nullptr;  // the same
+  Mesh* mesh = nullptr;                       // what passes get; outlives the runner
+  KeyValueCache* cache = nullptr;             // the same
   // Whose memory activations are in; null: the host's. Parameters and inputs are in the same.
   const Backend* backend = nullptr;
 };

@@ -160,8 +160,9 @@ void describe_parallel(Schema& schema, RunOptions& options) {
 std::string group_of(const std::string& key) {
   if (key.starts_with("optimizer.") || key == "training.clip") return "Optimizer";
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
-  for (const char* name : {"parallel.", "training.precision", "training.loss_scale",
-                           "training.stochastic_rounding", "training.gemm_format", "training.compression"}) {
+  for (const char* name :
+       {"parallel.", "training.precision", "training.loss_scale", "training.stochastic_rounding",
+        "training.gemm_format", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";

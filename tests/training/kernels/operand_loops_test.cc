@@ -186,11 +186,8 @@ TEST(OperandLoops, ASquareIsOneBlock) {
         block.push_back(values[static_cast<size_t>(row * 128 + col)]);
       }
     }
-    operand_loops().fp8({.values = values.data(),
-                         .rows = rows,
-                         .cols = cols,
-                         .stride = 128,
-                         .is_one_block = true});
+    operand_loops().fp8(
+        {.values = values.data(), .rows = rows, .cols = cols, .stride = 128, .is_one_block = true});
     const Values wanted = fp8_block(block);
     for (int row = 0; row < rows; ++row) {
       for (int col = 0; col < 128; ++col) {

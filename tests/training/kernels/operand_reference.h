@@ -85,8 +85,7 @@ inline std::vector<float> mxfp8_block(const std::vector<float>& block) {
 }
 
 inline float nvfp4_scale(float largest) {
-  return largest == 0 ? 1.0f
-                      : std::min(2688.0f / largest, std::numeric_limits<float>::max());
+  return largest == 0 ? 1.0f : std::min(2688.0f / largest, std::numeric_limits<float>::max());
 }
 
 // chance(i) belongs to the i-th value; below 0: round to nearest.
@@ -96,13 +95,12 @@ std::vector<float> nvfp4_block(const std::vector<float>& block, float scale, con
   const float wanted = static_cast<float>(largest_of(block)) / 6.0f * scale;
   const auto own = static_cast<float>(nearest(e4m3_magnitudes(), std::min(wanted, 448.0f)));
   if (own == 0) return std::vector<float>(block.size(), 0.0f);
-  const float factor =
-      std::min(1.0f / (own * (1.0f / scale)), std::numeric_limits<float>::max());
+  const float factor = std::min(1.0f / (own * (1.0f / scale)), std::numeric_limits<float>::max());
   std::vector<float> rounded;
   for (size_t i = 0; i < block.size(); ++i) {
     const double x = block[i] * factor;
-    const double element = chance(i) < 0 ? nearest(e2m1_magnitudes(), x)
-                                         : by_chance(e2m1_magnitudes(), x, chance(i));
+    const double element =
+        chance(i) < 0 ? nearest(e2m1_magnitudes(), x) : by_chance(e2m1_magnitudes(), x, chance(i));
     rounded.push_back(static_cast<float>(element * own));
   }
   return rounded;

@@ -32,8 +32,7 @@ Rows rows_of(ConstTensor tensor, bool transposed) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
     for (int64_t j = 0; j < (transposed ? tensor.rows : tensor.cols); ++j) {
-      rows[i].push_back(
-          static_cast<float>(transposed ? get(tensor, j, row) : get(tensor, row, j)));
+      rows[i].push_back(static_cast<float>(transposed ? get(tensor, j, row) : get(tensor, row, j)));
     }
   }
   return rows;

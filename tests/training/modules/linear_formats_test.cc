@@ -10,8 +10,7 @@ namespace tutti::training::testing {
 namespace {
 
 class LinearFormats : public ::testing::TestWithParam<GemmFormat> {};
-INSTANTIATE_TEST_SUITE_P(All, LinearFormats,
-                         ::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8));
+INSTANTIATE_TEST_SUITE_P(All, LinearFormats, ::testing::Values(GemmFormat::fp8, GemmFormat::mxfp8));
 
 // 1.0625 is halfway between 1 and 1.125, and becomes 1 as an operand: each product below is 0. It
 // is 0.0625 otherwise, which all formats have: rounding it changes nothing.

@@ -15,8 +15,8 @@
 namespace tutti::training::cpu {
 namespace {
 
-using kernels::OperandLoops;
 using kernels::operand_loops;
+using kernels::OperandLoops;
 using kernels::Square;
 
 int64_t block_of(GemmFormat format) {
@@ -47,7 +47,8 @@ void copy_transposed(ConstTensor source, int64_t first, int64_t count, Tensor to
     }
     for (int64_t row = 0; row < count; ++row) {
       auto* const values = reinterpret_cast<float*>(to.at(first + row, term));
-      for (int64_t i = 0; i < terms; ++i) values[i] = tile[static_cast<size_t>(i * kMostRows + row)];
+      for (int64_t i = 0; i < terms; ++i)
+        values[i] = tile[static_cast<size_t>(i * kMostRows + row)];
     }
   }
 }
@@ -95,8 +96,7 @@ class Quantizer {
   // The rounded operand, from the arena: rows x terms in f32, but for its scale().
   Tensor rounded(const Operand& operand) {
     const int64_t terms = operand.terms();
-    const int64_t padded =
-        product_.hadamard ? (terms + block_ - 1) / block_ * block_ : terms;
+    const int64_t padded = product_.hadamard ? (terms + block_ - 1) / block_ * block_ : terms;
     const Tensor values = arena_.take(DType::f32, operand.rows(), padded);
     float scale = 1;
     if (product_.format == GemmFormat::nvfp4) {
@@ -188,9 +188,11 @@ void quantized_gemm(const QuantizedProduct& product, ConstTensor a, Transpose tr
   const Tensor rounded_a = quantizer.rounded(left);
   const Tensor rounded_b = quantizer.rounded(right);
   const bool is_direct = c.dtype == DType::f32 && bias.empty() && quantizer.scale() == 1;
-  if (is_direct) return cpu::gemm(rounded_a, Transpose::no, rounded_b, Transpose::yes, c, mode, {}, bits);
+  if (is_direct)
+    return cpu::gemm(rounded_a, Transpose::no, rounded_b, Transpose::yes, c, mode, {}, bits);
   const Tensor result = arena.take(DType::f32, c.rows, c.cols);
-  cpu::gemm(rounded_a, Transpose::no, rounded_b, Transpose::yes, result, GemmMode::overwrite, {}, bits);
+  cpu::gemm(rounded_a, Transpose::no, rounded_b, Transpose::yes, result, GemmMode::overwrite, {},
+            bits);
   write_product(result, quantizer.scale(), bias, mode, c);
 }
 

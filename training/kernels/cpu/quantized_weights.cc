@@ -127,9 +127,9 @@ void multiply_by_weights(ConstTensor x, const QuantizedMatrix& w, ConstTensor bi
 
 void look_up(const QuantizedMatrix& table, std::span<const int32_t> indices, Tensor output) {
   require_host(output.backend);
-  require_shapes(output.rows == std::ssize(indices) && output.cols == table.cols &&
-                     output.dtype != DType::f64,
-                 "look_up");
+  require_shapes(
+      output.rows == std::ssize(indices) && output.cols == table.cols && output.dtype != DType::f64,
+      "look_up");
   for (int64_t row = 0; row < output.rows; ++row) {
     const int32_t index = indices[static_cast<size_t>(row)];
     if (index < 0 || index >= table.rows) {

@@ -33,8 +33,8 @@ using internal::CommunicatorImpl;
 
 namespace {
 
-// State of a call whose communicator is destroyed, or is being destroyed by another thread, which
-// then ends its calls.
+// Returns the state of a call whose communicator is destroyed or is being destroyed by another
+// thread, which then ends its calls.
 WorkState state_of(const internal::Operation& operation) {
   if (operation.done.load(std::memory_order_acquire)) return WorkState::complete;
   return operation.failed.load(std::memory_order_acquire) ? WorkState::failed
@@ -114,7 +114,7 @@ MessageInfo Work::received() const {
   const bool receives = operation_ && operation_->point_to_point() && !operation_->compiled->sends;
   if (!receives || !operation_->done.load(std::memory_order_acquire)) {
     throw Error(ErrorCode::invalid_argument,
-                "there is no message: only receives that are complete have one");
+                "no message is available: only completed receives have one");
   }
   return operation_->received;
 }
@@ -128,7 +128,7 @@ void Work::abort(const std::string& reason) {
 
 namespace {
 
-// What each rank tells all others, as the bootstrap carries it (Job::note).
+// Information that each rank sends to all others during the bootstrap (Job::note).
 struct Note {
   std::string processors;  // own_processors()
   std::string cost_model;  // rank 0's
@@ -140,7 +140,7 @@ struct Note {
   }
 };
 
-// Of the ranks on the host of one of them.
+// Returns the processors of all ranks on the host of `rank`.
 std::vector<std::string> processors_beside(const Control& control, int rank) {
   std::vector<std::string> processors;
   for (int r = 0; r < control.size(); ++r) {
@@ -154,14 +154,15 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 
 namespace {
 
-// Null on a spare.
+// Returns null on a spare.
 std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Engine>& engine,
                                              bool has_spares) {
   Control& control = engine->control();
-  // Others may have gone on to the communicator without the spares already: what they send for it
-  // is kept until it is there.
+  // Other ranks may have continued to the communicator without spares already; messages for it are
+  // kept until this rank has created it.
   const Control::Making making(control);
-  // The first communicator makes what ranks of a host share, for all of them.
+  // The first communicator creates the resources shared by the ranks of a host, for all
+  // communicators.
   constexpr uint64_t kWorld = 1;
   std::vector<int> members(control.size());
   std::iota(members.begin(), members.end(), 0);
@@ -175,7 +176,7 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
                                             control.rank(), 0);
 }
 
-// What others make with this one when they need it.
+// Returns the communicator that the others create with this spare when they need it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
   try {
     auto grown = engine->spares().grow(*engine, internal::maker(engine), {},
@@ -185,14 +186,14 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
     engine->spares().abandon();
     throw;
   }
-  engine.reset();  // says goodbye
+  engine.reset();  // leaves the job
   if (job.unneeded_spares_exit) {
     std::exit(static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE")));
   }
-  throw Error(ErrorCode::aborted, "the job has ended, and did not need this spare");
+  throw Error(ErrorCode::aborted, "the job ended without using this spare rank");
 }
 
-// Rank 0's are told to all; the others may open a fabric by their own.
+// Rank 0's cost model is sent to all ranks; the others may need their own to open a fabric.
 bool needs_own_costs(const Job& job) {
   if (job.rank == 0 || job.size == 1) return job.rank == 0;
   const std::string file = cost_model_file();
@@ -221,7 +222,7 @@ Communicator Communicator::init(const Job& job) {
   noted.note = Note{own_processors(), job.rank == 0 ? to_json(own) : ""}.text();
   auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();
-  // Chosen with what all ranks know alike: the first host's processors stand for those of each
+  // Derived from what all ranks know alike: the first host's processors represent those of every
   // host.
   CostModel model = CostModel::defaults();
   if (job.size > 1) model = parse_cost_model(Note::of(control.peer(0).note).cost_model);
@@ -242,7 +243,7 @@ namespace {
 
 [[noreturn]] void refuse_empty() {
   throw Error(ErrorCode::invalid_argument, "the communicator is empty",
-              {.cause = "this rank gave split() a negative colour, or never called init()"});
+              {.cause = "this rank passed a negative colour to split(), or never called init()"});
 }
 
 [[noreturn]] void refuse_destroyed(const char* what) {
@@ -255,7 +256,7 @@ CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
   return *impl;
 }
 
-// The inside that a call goes to.
+// Returns the communicator of the call's queue.
 const std::shared_ptr<CommunicatorImpl>& in_queue(const std::shared_ptr<CommunicatorImpl>& impl,
                                                   const CallOptions& options) {
   if (!impl) refuse_empty();
@@ -277,7 +278,7 @@ Membership Communicator::membership() const { return require(impl_).membership()
 std::string Communicator::describe(int rank) const {
   if (rank < 0 || rank >= size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("describe: rank ", rank, " is not in 0 to ", size() - 1));
+                cat("describe: rank ", rank, " is not in the range 0 to ", size() - 1));
   }
   return impl_->describe(rank);
 }
@@ -294,7 +295,7 @@ std::optional<Error> Communicator::failure() const { return require(impl_).failu
 
 Communicator Communicator::grow(int count) {
   if (count < 0) {
-    throw Error(ErrorCode::invalid_argument, cat("grow: ", count, " ranks are no number of them"));
+    throw Error(ErrorCode::invalid_argument, cat("grow: the number of ranks is negative: ", count));
   }
   return Communicator(require(impl_).survivors().grow(count));
 }
@@ -320,8 +321,8 @@ size_t checked_bytes(size_t count, size_t element_bytes) {
   if (!__builtin_mul_overflow(count, element_bytes, &bytes) && bytes <= PTRDIFF_MAX) return bytes;
   throw Error(
       ErrorCode::invalid_argument,
-      cat("allocate: ", count, " elements of ", element_bytes, " bytes are more than any memory"),
-      {.cause = "a negative number, or an overflow in computing it"});
+      cat("allocate: ", count, " elements of ", element_bytes, " bytes exceed the address space"),
+      {.cause = "the count is a negative number, or its computation overflowed"});
 }
 
 }  // namespace
@@ -349,8 +350,8 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
 
 Registration Communicator::register_memory(void* data, size_t bytes) {
   if ((data == nullptr && bytes > 0) || !may_be_memory(data, bytes)) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("register_memory: there are no ", bytes, " bytes of memory at ", data));
+    throw Error(ErrorCode::invalid_argument, cat("register_memory: ", bytes, " bytes at ", data,
+                                                 " are not memory of this process"));
   }
   Paths* const paths = require(impl_).paths();
   if (paths == nullptr) return {};
@@ -361,7 +362,7 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
 
 namespace {
 
-// What the rank has no use for does not count.
+// Buffers that the rank does not use are ignored.
 bool is_on_device(const Request& request, const CommunicatorImpl& comm) {
   const bool in = request.input.space == MemorySpace::device;
   const bool out = request.output.space == MemorySpace::device;
@@ -378,7 +379,7 @@ void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Reques
                      const CallOptions& options) {
   if (request.combines) {
     throw Error(ErrorCode::unsupported, "recv_reduce: the buffer is device memory",
-                {.remedy = "receive into another buffer, and add that"});
+                {.remedy = "receive into another buffer, then add that buffer"});
   }
   if (!internal::in_group()) return impl->run_on_device(request, options);
   const bool receives = request.collective == Collective::send_recv && !request.sends;
@@ -445,7 +446,7 @@ Prepared Communicator::prepare(const Request& request, const CallOptions& option
   const std::shared_ptr<CommunicatorImpl>& impl = in_queue(impl_, options);
   if (is_on_device(request, *impl)) {
     throw Error(ErrorCode::unsupported, "prepare: the buffers are device memory",
-                {.remedy = "capture the calls into a CUDA graph, and launch that"});
+                {.remedy = "capture the calls in a CUDA graph, and launch the graph"});
   }
   return Prepared(impl, impl->prepare(request, options));
 }

@@ -16,16 +16,16 @@ namespace tutti {
 
 namespace {
 
-constexpr uint64_t kMostValueBytes = 256;  // of what a user-defined operator combines
+constexpr uint64_t kMostValueBytes = 256;  // limit for one value of a user-defined operator
 
-// The checks of one call.
+// Checks one call.
 class Checker {
  public:
   Checker(Request& request, int rank, int size) : request_(request), rank_(rank), size_(size) {}
 
   void check() {
     if (request_.collective > Collective::exscan) {
-      refuse(cat("there is no collective ", static_cast<int>(request_.collective)));
+      refuse(cat("unknown collective ", static_cast<int>(request_.collective)));
     }
     const bool combines =
         request_.collective == Collective::send_recv && !request_.sends && request_.combines;
@@ -57,7 +57,7 @@ class Checker {
     const bool is_root = !has_root(c) || rank_ == request_.root;
     const bool has_input = is_root || (c != Collective::broadcast && c != Collective::scatter);
     const bool has_output = is_root || (c != Collective::reduce && c != Collective::gather);
-    // What this rank has no use for may hold anything.
+    // A buffer that the rank does not use may have any contents and count.
     if (!has_output) request_.output = {nullptr, 0, request_.input.dtype};
     if (!has_input) request_.input = {request_.input.data, 0, request_.output.dtype};
     settle_blocks(request_.input_blocks, has_input && has_input_blocks(c), "input");
@@ -70,8 +70,8 @@ class Checker {
       check_buffer(request_.output, request_.output_blocks, has_output_blocks(c), "output");
     }
     if (has_input && has_output && request_.input.dtype != request_.output.dtype) {
-      refuse(cat("input is ", name(request_.input.dtype), ", output is ",
-                 name(request_.output.dtype)));
+      refuse(cat("the dtype of the input is ", name(request_.input.dtype),
+                 ", that of the output is ", name(request_.output.dtype)));
     }
     if (request_.uneven && c == Collective::all_to_all) check_own_block();
     if (reduces(c)) check_op();
@@ -87,7 +87,7 @@ class Checker {
 
   void check_rank(int rank, std::string_view which) const {
     if (rank >= 0 && rank < size_) return;
-    refuse(cat(which, " ", rank, " is not in 0 to ", size_ - 1));
+    refuse(cat(which, " ", rank, " is not in the range 0 to ", size_ - 1));
   }
 
   void check_send_recv() {
@@ -103,17 +103,17 @@ class Checker {
     request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
 
-  // Elements of one block, as the buffer of the smaller size has them.
+  // Returns the elements of one block, from the buffer that is a single block.
   uint64_t block_count() const {
     const Collective c = request_.collective;
-    if (request_.blocks_are_private()) return 0;  // not known alike
+    if (request_.blocks_are_private()) return 0;  // not equal on all ranks
     if (request_.uneven)
       return total(c == Collective::all_gather ? request_.output_blocks : request_.input_blocks);
     if (c == Collective::all_to_all) {
       const auto p = static_cast<uint64_t>(size_);
       if (request_.input.count % p == 0) return request_.input.count / p;
-      refuse(cat("input has ", request_.input.count, " elements, which ", size_,
-                 " ranks cannot share evenly"),
+      refuse(cat("input has ", request_.input.count,
+                 " elements, which cannot be divided evenly among ", size_, " ranks"),
              {.remedy = "use all_to_allv"});
     }
     const bool by_input = has_output_blocks(c) || c == Collective::reduce;
@@ -124,9 +124,9 @@ class Checker {
     uint64_t sum = 0;
     for (const uint64_t count : blocks.counts) {
       if (__builtin_add_overflow(sum, count, &sum) || sum > kMostElements) {
-        refuse(cat("the blocks are too long: one of ", count, " elements makes them more than ",
-                   kMostElements),
-               {.cause = "a negative number, or an overflow in computing it"});
+        refuse(cat("the blocks are too long: with a block of ", count,
+                   " elements their sum exceeds ", kMostElements),
+               {.cause = "the count is a negative number, or its computation overflowed"});
       }
     }
     return sum;
@@ -136,7 +136,7 @@ class Checker {
   void check_memory(const B& buffer, std::string_view which) const {
     const size_t types = request_.encoded ? kEveryDType : kAllDTypes.size();
     if (static_cast<size_t>(buffer.dtype) >= types) {
-      refuse(cat(which, " has no known dtype"));
+      refuse(cat(which, " has an unknown dtype"));
     }
     if (buffer.data == nullptr && buffer.count > 0) {
       refuse(cat(which, " is null, but has ", buffer.count, " elements"));
@@ -145,13 +145,13 @@ class Checker {
     if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes) ||
         buffer.count > kMostElements || wraps(buffer.data, bytes)) {
       refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype),
-                 ", more than any memory"),
-             {.cause = "a negative number, or an overflow in computing it"});
+                 ", which exceed the address space"),
+             {.cause = "the count is a negative number, or its computation overflowed"});
     }
     if (buffer.space == MemorySpace::host && !may_be_memory(buffer.data, bytes)) {
       refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype), ", but the ",
                  bytes, " bytes at ", static_cast<const void*>(buffer.data),
-                 " are not all memory of this process"));
+                 " are not all mapped in this process"));
     }
   }
 
@@ -161,14 +161,14 @@ class Checker {
     if (request_.uneven) return check_uneven(buffer.count, blocks, in_blocks, which);
     uint64_t wanted = request_.count;
     if (in_blocks && __builtin_mul_overflow(wanted, static_cast<uint64_t>(size_), &wanted)) {
-      refuse(cat(request_.count, " elements a rank are too many"));
+      refuse(cat(request_.count, " elements per rank are too many"));
     }
     if (buffer.count != wanted) {
       refuse(cat(which, " has ", buffer.count, " elements, not ", wanted));
     }
   }
 
-  // One count for each rank, and as many displacements; none where the rank has no use for them.
+  // One count per rank and equally many displacements; cleared if the rank does not use the blocks.
   void settle_blocks(Blocks& blocks, bool used, std::string_view which) const {
     if (!request_.uneven || !used) {
       blocks = {};
@@ -220,12 +220,12 @@ class Checker {
   void check_op() const {
     const Reduction& op = request_.op;
     if (op.op != ReduceOp::user && static_cast<size_t>(op.op) >= kAllReduceOps.size()) {
-      refuse("no such reduction operator");
+      refuse("unknown reduction operator");
     }
     const DType dtype = request_.input.dtype;
     if (!supports(op.op, dtype)) {
-      refuse(cat(name(op.op), " of ", name(dtype)),
-             {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs only"});
+      refuse(cat(name(op.op), " is not defined for ", name(dtype)),
+             {.cause = "bitwise operators require integers; minloc and maxloc require pairs"});
     }
     if (op.op == ReduceOp::premul_sum) check_factor(dtype, op.factor);
     if (op.op == ReduceOp::user && (!op.function || !op.function->combine)) {
@@ -238,23 +238,23 @@ class Checker {
     check_op();
     const ReduceOp op = request_.op.op;
     if (op != ReduceOp::avg && op != ReduceOp::premul_sum) return;
-    refuse(cat("a receive does not combine by ", name(op)),
-           {.remedy = "take sum, and divide or multiply what is sent"});
+    refuse(cat("a receive does not support the operator ", name(op)),
+           {.remedy = "use sum, and divide or multiply the data before sending it"});
   }
 
-  // No value of the operator's may lie across the end of a buffer or block.
+  // A value of the operator must not straddle the end of a buffer or block.
   void check_width(uint64_t width) const {
     if (width == 1) return;
     const DType dtype = request_.input.dtype;
     if (width == 0 || width > kMostValueBytes / size_of(dtype)) {
       refuse(cat("the user-defined operator combines values of ", width, " elements of ",
-                 name(dtype), ", not of 1 byte to ", kMostValueBytes));
+                 name(dtype), "; a value must have 1 to ", kMostValueBytes, " bytes"));
     }
     const auto is_whole = [width](uint64_t count) { return count % width == 0; };
     if (!is_whole(request_.count) || !std::ranges::all_of(request_.input_blocks.counts, is_whole) ||
         !std::ranges::all_of(request_.input_blocks.displacements, is_whole)) {
       refuse(cat("the user-defined operator combines values of ", width,
-                 " elements, of which the buffers have no whole number"));
+                 " elements, but the buffers do not hold a whole number of values"));
     }
   }
 

@@ -1,5 +1,5 @@
-// Whole blocks of base/block_format.h, from floats and to floats, in plain loops that the compiler
-// turns into vector code. Compiled once per instruction set, as convert.h is, and with its rules.
+// Conversions between floats and whole blocks of base/block_format.h, in plain loops that the
+// compiler vectorises. They are compiled once per instruction set under the rules of convert.h.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kInt8Values = 256;
 constexpr size_t kSignValues = 256;
 
-// The floats of one block of an array, which need no alignment.
+// The floats of one block of an array, without alignment.
 template <size_t kCount>
 inline void load_block(const void* values, size_t block, float* to) {
   constexpr size_t kBytes = kCount * sizeof(float);
@@ -81,7 +81,7 @@ void decode_mx4(void* values, const void* blocks, size_t count) {
 void encode_int8(void* blocks, const void* values, size_t count) {
   constexpr size_t kBytes = sizeof(float) + kInt8Values;
   constexpr float kMost = 127;
-  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even.
+  // 1.5 * 2^23: adding it rounds to an integer, ties to even.
   constexpr float kRound = 12582912.0f;
   auto* to = static_cast<uint8_t*>(blocks);
   for (size_t block = 0; block < count; ++block, to += kBytes) {
@@ -136,7 +136,7 @@ void encode_sign(void* blocks, const void* values, size_t count) {
     const float scale = there < kSignValues ? -mean : mean;
     __builtin_memcpy(to, &scale, sizeof(scale));
     uint8_t* const signs = to + sizeof(scale);
-    // Without branches: signs are as good as random.
+    // Branch-free, because signs are as good as random.
     for (size_t first = 0; first < kSignValues; first += 8) {
       uint32_t eight = 0;
       for (size_t i = 0; i < 8; ++i) eight |= uint32_t{at[first + i] < 0} << i;
@@ -157,7 +157,7 @@ void decode_sign(void* values, const void* blocks, size_t count) {
     size_t there = kSignValues;
     if ((scale & kSignBit) != 0) {
       while (there > 0 && bit(there - 1) == 0) --there;
-      if (there > 0) --there;  // the 1 behind the last sign
+      if (there > 0) --there;  // excludes the marker bit behind the last sign
     }
     float at[kSignValues];
     for (size_t i = 0; i < kSignValues; ++i) {

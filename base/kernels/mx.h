@@ -10,11 +10,11 @@ namespace {
 
 constexpr uint32_t kInfinityBits = 0x7f800000U;
 constexpr uint8_t kNanScale = 0xff;
-constexpr int kScaleBias = 127;  // of E8M0
+constexpr int kScaleBias = 127;  // bias of E8M0
 constexpr size_t kMxValues = 32;
 
-// The largest magnitude, as bits: of floats without signs these are ordered as the values are, NaNs
-// last.
+// Returns the bits of the largest magnitude: as integers, bits of unsigned floats order like the
+// values, with NaNs last.
 template <size_t kCount>
 inline uint32_t largest_bits(const float* values) {
   uint32_t most = 0;
@@ -25,12 +25,12 @@ inline uint32_t largest_bits(const float* values) {
   return most;
 }
 
-// 2^exponent, from 2^-126 to 2^127.
+// Returns 2^exponent, for -126 to 127.
 inline float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// E8M0 of a block whose largest value has these bits.
+// Returns the E8M0 scale of a block whose largest value has these bits.
 inline uint8_t mx_scale(uint32_t largest, int most_exponent) {
   if (largest >= kInfinityBits) return kNanScale;
   if (largest == 0) return 0;
@@ -40,7 +40,7 @@ inline uint8_t mx_scale(uint32_t largest, int most_exponent) {
   return static_cast<uint8_t>((scale < -kScaleBias ? -kScaleBias : scale) + kScaleBias);
 }
 
-// Multiplies by 2^exponent, for exponents that no float has, too: in two steps.
+// Multiplies by 2^exponent in two steps, so that the exponent may exceed a float's range.
 template <size_t kCount>
 inline void multiply(float* values, int exponent) {
   const int half = exponent / 2;
@@ -54,7 +54,8 @@ inline float clamped(float value, float most) {
   return above > most ? most : above;
 }
 
-// The values over their scale, within +-most; zeros where a value is no number.
+// Divides the values by their block's scale, which it returns, and clamps them to +-most. The
+// values of a block with a NaN or an infinity become zeros.
 inline uint8_t scale_down(float* values, int most_exponent, float most) {
   const uint8_t scale = mx_scale(largest_bits<kMxValues>(values), most_exponent);
   if (scale == kNanScale) {
@@ -74,7 +75,7 @@ inline void scale_up(float* values, uint8_t scale) {
   multiply<kMxValues>(values, scale - kScaleBias);
 }
 
-// E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Halfway values go to the even code.
+// Encodes E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Ties go to the even code.
 inline uint32_t e2m1(float value) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   const float x = __builtin_bit_cast(float, bits & 0x7fffffffU);
@@ -84,7 +85,7 @@ inline uint32_t e2m1(float value) {
   return code | (bits >> 31) << 3;
 }
 
-// Its value: from code 2 on, 1 or 1.5 times a power of two.
+// Decodes E2M1: from code 2 on, 1 or 1.5 times a power of two.
 inline float value_of_e2m1(uint32_t code) {
   const uint32_t magnitude = code & 7;
   const uint32_t normal = (126 + (magnitude >> 1)) << 23 | (magnitude & 1) << 22;

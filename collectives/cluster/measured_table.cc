@@ -26,7 +26,7 @@ std::vector<std::string> words_of(std::string_view line) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// Fields may stand in quotation marks, and a mark in them is doubled.
+// Splits a CSV line. Fields may be quoted; a quotation mark within is doubled.
 std::vector<std::string> fields_of(std::string_view line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -45,7 +45,7 @@ std::vector<std::string> fields_of(std::string_view line) {
   return fields;
 }
 
-// Makes calls of a table's lines. Its errors name the line.
+// Converts a table's lines to calls. Its errors name the line.
 class Reader {
  public:
   Reader(const std::string& file, const TableDefaults& defaults,
@@ -59,9 +59,9 @@ class Reader {
       columns_.empty() ? read_printed(line) : read_csv(line);
     }
     if (calls_.empty()) {
-      refuse("no measured call was found",
-             "give what nccl-tests printed, or CSV whose first line names its columns, with "
-             "size_bytes and time_us");
+      refuse("no measured call found",
+             "use the output of nccl-tests, or CSV with a header line and the columns size_bytes "
+             "and time_us");
     }
     MeasuredTable table;
     table.gpu = gpu_;
@@ -79,14 +79,14 @@ class Reader {
   }
 
   void add(Collective collective, int hosts, int gpus, double bytes, double us) {
-    if (bytes <= 0 || us <= 0) return;  // calls of nothing
+    if (bytes <= 0 || us <= 0) return;  // empty calls
     calls_[{collective, hosts, gpus, bytes}].push_back(us);
   }
 
   int gpus_of_a_host(int ranks, int hosts) const {
     if (ranks >= 1 && hosts >= 1 && ranks % hosts == 0) return ranks / hosts;
-    refuse(cat(ranks, " GPUs on ", hosts, " hosts are not as many on each"),
-           "only such clusters are fitted");
+    refuse(cat(ranks, " GPUs on ", hosts, " hosts are not the same number on each host"),
+           "fit clusters with the same number of GPUs on each host");
   }
 
   // ---- CSV
@@ -108,7 +108,7 @@ class Reader {
     if (names.size() < 2 || !find({"size_bytes", "size", "bytes"}, "size")) return false;
     const bool has_time = find({"time_us", "oop_time_us", "time"}, "time");
     if (!find({"busbw_gbps", "oop_busbw_gbps", "busbw"}, "busbw") && !has_time) {
-      refuse("the columns have neither time_us nor busbw_GBps", "name one of them so");
+      refuse("the columns have neither time_us nor busbw_GBps", "rename the column that has it");
     }
     find({"collective", "op"}, "collective");
     find({"nodes", "hosts"}, "hosts");
@@ -124,35 +124,36 @@ class Reader {
     return fields[found->second];
   }
 
-  // `given`: where the table does not say; 0: then it must.
+  // Returns a column's integer. `given` is the default; if it is 0, the column is required.
   int whole(const std::vector<std::string>& fields, const char* column, int given,
             const char* remedy) const {
     const std::string text = field(fields, column);
     if (text.empty() && given > 0) return given;
     const auto value = parse_number<int>(text);
     if (value && *value >= 1) return *value;
-    refuse(cat("'", text, "' is no number of ", column), remedy);
+    refuse(cat("'", text, "' is not a number (column ", column, ")"), remedy);
   }
 
   void read_csv(const std::string& line) {
     const std::vector<std::string> fields = fields_of(line);
     if (fields.size() == 1 && words_of(line).empty()) return;
     const auto size = parse_number<double>(field(fields, "size"));
-    if (!size) refuse(cat("'", field(fields, "size"), "' is no size in bytes"), "mend the table");
+    if (!size)
+      refuse(cat("'", field(fields, "size"), "' is not a size in bytes"), "correct the table");
     const std::string system = field(fields, "system");
     systems_.insert(system);
     if (systems_.size() > 1) {
-      refuse(cat("the rows are of several systems: '", *systems_.begin(), "' and '",
+      refuse(cat("the rows were measured on several systems: '", *systems_.begin(), "' and '",
                  *systems_.rbegin(), "'"),
-             "give a file for each");
+             "use one file for each system");
     }
     if (gpu_.empty()) gpu_ = field(fields, "gpu");
     const std::string what = field(fields, "collective");
     if (what.empty() && !collective_) {
-      refuse("the table does not say which collective it is", "say it with --collective");
+      refuse("the table does not name its collective", "name it with --collective");
     }
     const Collective collective = what.empty() ? *collective_ : named_(what);
-    constexpr char kRemedy[] = "name the columns nodes and gpus, or say it with --cluster";
+    constexpr char kRemedy[] = "add the columns nodes and gpus, or name the cluster with --cluster";
     const int hosts = whole(fields, "hosts", defaults_.hosts.value_or(1), kRemedy);
     const int given = defaults_.gpus.value_or(0) * hosts;
     const int gpus = gpus_of_a_host(whole(fields, "ranks", given, kRemedy), hosts);
@@ -190,12 +191,12 @@ class Reader {
     add_printed(words, *size, *us);
   }
 
-  // "0:", of srun --label.
+  // Matches "0:", the prefix of srun --label.
   static bool is_label(std::string_view word) {
     return word.ends_with(':') && parse_number<int>(word.substr(0, word.size() - 1)).has_value();
   }
 
-  // "all_reduce_perf", in a command or a title.
+  // Finds "all_reduce_perf" in a command or a title.
   void read_program(std::string_view line) {
     const size_t end = line.find("_perf");
     if (end == line.npos || defaults_.collective) return;
@@ -206,13 +207,13 @@ class Reader {
     }
     try {
       collective_ = named_(std::string(line.substr(begin, end - begin)));
-    } catch (const Error&) {  // another program's name
+    } catch (const Error&) {  // not a collective
     }
   }
 
   // "Rank 0 Group 0 Pid 9023 on node1 device 0 [0x53] NVIDIA H100 80GB HBM3"
   void read_rank(const std::vector<std::string>& words) {
-    if (words[1] == "0") {  // of another job
+    if (words[1] == "0") {  // first rank of a job
       ranks_.clear();
       time_ = 0;
     }
@@ -236,13 +237,13 @@ class Reader {
       gpus = gpus_of_a_host(ranks, hosts);
     }
     if (gpus == 0) {
-      refuse("the output does not list the ranks", "say on what it was measured with --cluster");
+      refuse("the output does not list the ranks", "name the measured cluster with --cluster");
     }
     if (!collective_) collective_ = guess(words, hosts * gpus);
     add(*collective_, hosts, gpus, size, us);
   }
 
-  // By what the two bandwidths are to each other.
+  // Guesses the collective from the ratio of the two bandwidths.
   Collective guess(const std::vector<std::string>& words, int ranks) const {
     const auto algbw = parse_number<double>(words[time_ + 1]);
     const auto busbw = parse_number<double>(words[time_ + 2]);
@@ -256,7 +257,7 @@ class Reader {
       const bool reduces = redop_ < words.size() && words[redop_] != "none";
       if (reduces && is(Collective::reduce_scatter)) return Collective::reduce_scatter;
     }
-    refuse("the output does not say which collective it is", "say it with --collective");
+    refuse("the output does not name its collective", "name it with --collective");
   }
 
   const std::string& file_;
@@ -266,9 +267,9 @@ class Reader {
   std::map<std::tuple<Collective, int, int, double>, std::vector<double>> calls_;
   std::string gpu_;
   std::optional<Collective> collective_;
-  std::map<std::string, size_t> columns_;  // of CSV
+  std::map<std::string, size_t> columns_;  // column numbers of a CSV table, by name
   std::set<std::string> systems_;
-  std::map<std::string, int> ranks_;  // of each host, as nccl-tests lists them
+  std::map<std::string, int> ranks_;  // ranks per host, as nccl-tests lists them
   size_t time_ = 0;                   // which word it is; 0: no table has begun
   size_t redop_ = 0;
 };

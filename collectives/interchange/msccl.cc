@@ -17,7 +17,7 @@ namespace tutti {
 
 namespace {
 
-// Far beyond any real file; so that a hostile one takes neither memory nor time.
+// Far beyond any real file, so that a hostile one exhausts neither memory nor time.
 constexpr int64_t kMostGpus = 1024;
 constexpr int64_t kMostChunks = 1 << 16;       // in one buffer
 constexpr int64_t kMostChunksInAll = 1 << 21;  // in all buffers, and in all steps
@@ -43,12 +43,12 @@ class Reader {
   MscclAlgorithm read() {
     const pugi::xml_node algo = xml_.child("algo");
     enter(algo, {});
-    if (!algo) refuse("there is no <algo>", "name a file of MSCCL's format");
+    if (!algo) refuse("there is no <algo>", "use a file in the MSCCL XML format");
     read_header(algo);
     for (const pugi::xml_node& gpu : children(algo, "gpu")) read_gpu(gpu);
     place_ = {.line = xml_.line_of(algo)};
     if (gpus_read_ != static_cast<int64_t>(result_.gpus.size())) {
-      refuse(cat("ngpus is ", result_.gpus.size(), ", but there are ", gpus_read_, " <gpu>"));
+      refuse(cat("ngpus is ", result_.gpus.size(), ", but the file has ", gpus_read_, " <gpu>"));
     }
     check_messages();
     return std::move(result_);
@@ -59,14 +59,14 @@ class Reader {
     refuse_msccl(result_.file, place_, problem, remedy);
   }
 
-  // From here on, refusals name this place.
+  // Later errors name this place.
   void enter(const pugi::xml_node& node, MscclPlace place) {
     place_ = place;
     place_.line = xml_.line_of(node);
   }
 
-  // All elements of that name among the children. Others of the format may not be there; elements
-  // that are not of the format (TACCL's <copy>) are skipped.
+  // Returns the child elements with that name. Other elements of the format are refused; elements
+  // outside the format (TACCL's <copy>) are skipped.
   std::vector<pugi::xml_node> children(const pugi::xml_node& node, std::string_view wanted) {
     std::vector<pugi::xml_node> found;
     for (const pugi::xml_node& child : node.children()) {
@@ -95,8 +95,7 @@ class Reader {
     const std::string_view word = text(node, attribute);
     const auto value = parse_number<int64_t>(word);
     if (!value || *value < least || *value > most) {
-      refuse(cat(attribute, "=", in_quotes(word), " is not a whole number from ", least, " to ",
-                 most));
+      refuse(cat(attribute, "=", in_quotes(word), " is not an integer from ", least, " to ", most));
     }
     return static_cast<int32_t>(*value);
   }
@@ -106,18 +105,19 @@ class Reader {
   }
 
   void read_header(const pugi::xml_node& algo) {
-    result_.name = printable(algo.attribute("name").value());  // shown wherever it is used
+    result_.name = printable(algo.attribute("name").value());  // shown in messages
     const int32_t gpus = number(algo, "ngpus", 1, kMostGpus);
     const std::string_view coll = text(algo, "coll");
     const std::optional<Collective> collective = collective_of(coll);
     if (!collective) {
       refuse(coll == "custom"
-                 ? "coll=\"custom\" does not say which results are due, so they cannot be proved"
-                 : cat("coll=", in_quotes(coll), " is no collective that can be imported"),
+                 ? "coll=\"custom\" does not define the expected results, so they cannot be proved"
+                 : cat("coll=", in_quotes(coll), " cannot be imported"),
              "import an allreduce, allgather, alltoall, reduce_scatter, broadcast or reduce");
     }
     result_.collective = *collective;
-    // Where the file declares both, what is right in place is right apart, too.
+    // A file that declares both in-place and out-of-place use is read as in place, which is valid
+    // for both.
     result_.in_place = number_or(algo, "inplace", 0, 0, 1) == 1;
     number_or(algo, "outofplace", 0, 0, 1);
     result_.root = number_or(algo, "root", 0, 0, gpus - 1);
@@ -125,14 +125,13 @@ class Reader {
     const bool in_blocks = has_input_blocks(*collective);
     const bool out_blocks = has_output_blocks(*collective);
     if ((in_blocks || out_blocks) && chunks % gpus != 0) {
-      refuse(cat("nchunksperloop is ", chunks, ", no multiple of the ", gpus,
-                 " gpus, each of which has a block"));
+      refuse(cat("nchunksperloop is ", chunks, ", not a multiple of the ", gpus, " gpus"));
     }
     result_.input_chunks = out_blocks && !in_blocks ? chunks / gpus : chunks;
     result_.output_chunks = in_blocks && !out_blocks ? chunks / gpus : chunks;
-    // That many gpus are read before any memory is taken for them.
+    // Memory is allocated only after as many <gpu> elements have been counted.
     const auto there = std::distance(algo.begin(), algo.end());
-    if (gpus > there) refuse(cat("ngpus is ", gpus, ", but there are fewer <gpu>"));
+    if (gpus > there) refuse(cat("ngpus is ", gpus, ", but the file has fewer <gpu>"));
     result_.gpus.resize(gpus);
     take_from_budget(int64_t{chunks} * gpus);
   }
@@ -151,13 +150,13 @@ class Reader {
     const int32_t id = number(node, "id", 0, gpus - 1);
     enter(node, {.gpu = id});
     MscclGpu& gpu = result_.gpus[id];
-    if (gpu.line != 0) refuse(cat("gpu ", id, " is there twice, first in line ", gpu.line));
+    if (gpu.line != 0) refuse(cat("gpu ", id, " appears twice, first in line ", gpu.line));
     gpu.line = place_.line;
     ++gpus_read_;
     const int32_t inputs = number(node, "i_chunks", 0, result_.input_chunks);
     const int32_t outputs = number(node, "o_chunks", 0, result_.output_chunks);
     gpu.scratch_chunks = number(node, "s_chunks", 0, kMostChunks);
-    // Files that work in place may leave one of the two out.
+    // In-place files may omit one of the two.
     limits_ = {inputs > 0 ? inputs : result_.input_chunks,
                outputs > 0 ? outputs : result_.output_chunks, gpu.scratch_chunks};
     take_from_budget(gpu.scratch_chunks);
@@ -168,7 +167,7 @@ class Reader {
       enter(tb, {.gpu = id});
       const int32_t tb_id = number(tb, "id", 0, kMostChunks);
       if (!positions.emplace(tb_id, static_cast<int32_t>(positions.size())).second) {
-        refuse(cat("threadblock ", tb_id, " is there twice"));
+        refuse(cat("threadblock ", tb_id, " appears twice"));
       }
     }
     for (const pugi::xml_node& tb : nodes) gpu.threadblocks.push_back(read_threadblock(tb, id));
@@ -203,7 +202,8 @@ class Reader {
     const std::string_view type = text(node, "type");
     const auto* known = std::ranges::find(kTypes, type);
     if (known == kTypes.end()) {
-      refuse(cat("type=", in_quotes(type), " is none of s, r, rcs, rrc, rrs, rrcs, cpy, re, nop"));
+      refuse(
+          cat("type=", in_quotes(type), " is not one of s, r, rcs, rrc, rrs, rrcs, cpy, re, nop"));
     }
     step.type = static_cast<MscclStep::Type>(known - kTypes.begin());
     number_or(node, "hasdep", 0, 0, 1);
@@ -222,13 +222,13 @@ class Reader {
     return step;
   }
 
-  // What the step does not touch itself is the other end's business.
+  // A range that only the other end accesses is not checked here.
   MscclRange range(const pugi::xml_node& node, const char* buffer, const char* offset,
                    int32_t count, bool is_touched) const {
     const std::string_view letter = text(node, buffer);
     constexpr std::string_view kBuffers = "ios";
     if (letter.size() != 1 || kBuffers.find(letter) == std::string_view::npos) {
-      refuse(cat(buffer, "=", in_quotes(letter), " is none of i, o, s"));
+      refuse(cat(buffer, "=", in_quotes(letter), " is not one of i, o, s"));
     }
     if (!is_touched) return {.buffer = letter[0]};
     const int32_t limit = limits_[kBuffers.find(letter)];
@@ -341,7 +341,7 @@ class Reader {
   XmlFile xml_;
   MscclAlgorithm result_;
   MscclPlace place_;
-  std::array<int32_t, 3> limits_ = {};  // of i, o, s on this gpu
+  std::array<int32_t, 3> limits_ = {};  // limits of i, o, s on this gpu
   int64_t in_all_ = 0;
   int64_t gpus_read_ = 0;
 };

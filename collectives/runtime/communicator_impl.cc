@@ -31,8 +31,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"), owner_of_messages()),
       compiler_(rank_, size(),
                 [this](int peer, bool sends) { return messages_.plan(peer, sends); }) {
-  // Attached first, so that deaths and aborts end the waits for the other members. Whoever fails
-  // tells them why.
+  // Attached first, so that deaths and aborts end the waits for the other members. A member that
+  // fails reports why.
   engine_->control().attach(id_, members_, this);
   try {
     open_transport();
@@ -49,19 +49,20 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
 }
 
 CommunicatorImpl::~CommunicatorImpl() {
-  if (engine_->control().forked()) return;  // all of it is the parent's
-  // Unwound by an exception: the others are told that this rank failed, not that it left.
+  if (engine_->control().forked()) return;  // the parent owns everything
+  // During stack unwinding, report to the other ranks that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
     const std::string why = engine_->last_failure();
-    raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
-                            {.cause = why.empty() ? "an error of its own: see what it says" : why,
-                             .rank = members_[rank_]}));
+    raise_consequence(
+        Error(ErrorCode::aborted, cat(describe(rank_), " failed and left the communicator"),
+              {.cause = why.empty() ? "an error on that rank, which its output shows" : why,
+               .rank = members_[rank_]}));
   }
   if (survivors_.grow_failed()) engine_->spares().abandon();
   close_queues();
   devices_.leave([this] { return meet_all(); });
   engine_->remove(this);
-  lock_for_call();  // whoever sleeps on it lets go
+  lock_for_call();  // wakes a thread that sleeps on it
   close_transport();
   abandon_calls();
   engine_->callbacks().run();
@@ -81,19 +82,20 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
 
 // ---- calls
 
-// What a forked child has of a communicator is a copy; its counters would fight the parent's.
+// A forked child only has a copy of the communicator, whose counters would conflict with the
+// parent's.
 void CommunicatorImpl::require_own_process() const {
   if (engine_->control().forked()) refuse_forked_child();
 }
 
-// Apart from the check, which every call makes.
+// Separate from the check, which is on every call's path.
 void CommunicatorImpl::refuse_forked_child() const {
   throw Error(ErrorCode::unsupported,
-              cat(describe(rank_), ": the communicator was made before fork()"),
+              cat(describe(rank_), ": the communicator was created before fork()"),
               {.remedy = "use it in the parent only, or exec() a new program"});
 }
 
-// While a thread sleeps in the transport it holds the mutex: it is woken to let a new call in.
+// A thread that sleeps in the transport holds the mutex; it is woken to admit a new call.
 std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) return lock;
@@ -130,15 +132,16 @@ bool CommunicatorImpl::progress_locked() {
   return moved;
 }
 
-// A call fails with those that it follows.
+// A call fails if one of its predecessors does.
 bool CommunicatorImpl::may_start(Operation& operation) {
   for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
     if (before->failed.load(std::memory_order_acquire)) {
-      raise_consequence(Error(ErrorCode::aborted,
-                              cat(describe(rank_), ": a call that ",
-                                  to_string(operation.compiled->signature), " follows has failed"),
-                              {.cause = before->failure->what(), .rank = members_[rank_]}));
+      raise_consequence(
+          Error(ErrorCode::aborted,
+                cat(describe(rank_), ": a call that ", to_string(operation.compiled->signature),
+                    " depends on has failed"),
+                {.cause = before->failure->what(), .rank = members_[rank_]}));
     }
     return false;
   }
@@ -162,7 +165,7 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// After an abort nothing moves any more, and what was lent is the callers' again.
+// After an abort nothing progresses any more, and lent memory belongs to the callers again.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
   while (Operation* const operation = collectives_.pop_front()) abandon(*operation);
@@ -177,7 +180,7 @@ void CommunicatorImpl::complete(Operation& operation) {
   if (operation.on_end) call_back(operation);
 }
 
-// Apart from the check, which every call makes.
+// Separate from the check, which is on every call's path.
 void CommunicatorImpl::call_back(Operation& operation) {
   engine_->callbacks().add(
       [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
@@ -187,11 +190,11 @@ void CommunicatorImpl::abandon(Operation& operation) {
   operation.active.end();
   operation.after.reset();
   if (!operation.failed.load(std::memory_order_relaxed)) {
-    // Without an abort the communicator is destroyed with the call under way.
+    // Without an abort, the communicator is destroyed while the call is in flight.
     operation.failure = abort_.raised() ? abort_.error()
                                         : Error(ErrorCode::aborted,
                                                 cat(describe(rank_), " has destroyed the ",
-                                                    "communicator with a call under way"),
+                                                    "communicator with a call in flight"),
                                                 {.rank = members_[rank_]});
     operation.failed.store(true, std::memory_order_release);
   }
@@ -227,7 +230,7 @@ void CommunicatorImpl::raise_everywhere(const Error& error) {
   fail_queues(error);
 }
 
-// What a death brings about is told as that death: of `error` the rank is not to blame.
+// The consequence of a death is reported as that death; the rank of `error` is not to blame.
 void CommunicatorImpl::raise_consequence(const Error& error) {
   raise_everywhere(engine_->control().deaths().value_or(error));
 }
@@ -241,7 +244,7 @@ void CommunicatorImpl::abort(const std::string& reason) {
 
 void CommunicatorImpl::on_abort(const Error& error) {
   {
-    const ExitWaits until_it_is_written;  // whoever sees the error may end the process at once
+    const ExitWaits until_it_is_written;  // a caller may exit as soon as it sees the error
     if (abort_.raise(error)) {
       tell_last_calls(error.code());
       write_report(error);
@@ -250,7 +253,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
   devices_.stop(error);
 }
 
-// Says where this rank was, where that may help: it does not where another one has just given up.
+// Reports where this rank was, unless another rank has just given up, when that does not help.
 void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
   constexpr size_t kCallsShown = 4;
   const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());
@@ -273,7 +276,7 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
         cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
             message.header.slice, " of call ", operation.number, " (", to_string(mine), ") where ",
             describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
-        {.cause = "the message was cut off or damaged on its way",
+        {.cause = "the message was truncated or damaged in transit",
          .rank = members_[message.peer]}));
     return;
   }
@@ -282,15 +285,22 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
 
 void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int peer,
                                       uint32_t their_call, const Signature& theirs) {
+  const std::string_view kind =
+      mine.collective == Collective::send_recv && theirs.collective == Collective::send_recv
+          ? "message"
+          : "collective";
   raise_everywhere(Error(
       ErrorCode::mismatch,
-      cat("the calls of two ranks do not fit together: in its ", name_of_call(call), " ",
-          describe(rank_), " called ", to_string(mine), "; in its ", name_of_call(their_call), " ",
-          describe(peer), " called ", to_string(theirs)),
+      call == their_call
+          ? cat(kind, " mismatch at ", name_of_call(call), ": ", describe(rank_), " called ",
+                to_string(mine), ", but ", describe(peer), " called ", to_string(theirs))
+          : cat(kind, " mismatch: ", describe(rank_), " called ", to_string(mine), " as ",
+                name_of_call(call), ", but ", describe(peer), " called ", to_string(theirs), " as ",
+                name_of_call(their_call)),
       {.cause = call == their_call
                     ? "the ranks passed different arguments"
-                    : "one of the ranks made a call that the other did not, or in another order",
-       .remedy = "make the same calls with the same arguments, in the same order, on every rank",
+                    : "one rank skipped a call, or the ranks made calls in different orders",
+       .remedy = "make the same calls with the same arguments in the same order on every rank",
        .rank = members_[peer]}));
 }
 

@@ -1,5 +1,5 @@
-// Calls on memory of GPUs. They are ordered by the caller's stream, and are no operations here:
-// what they are is in device_routes.h.
+// Calls on GPU memory. They are ordered by the caller's stream and are not operations here;
+// device_routes.h implements them.
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +20,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Of a call's buffers, of which a rank may have one only; null where it has none.
+// Returns a device buffer of the call (a rank may have only one); null if there is none.
 const void* pointer_of(const Request& request) {
   if (request.input.space == MemorySpace::device && request.input.count > 0) {
     return request.input.data;
@@ -36,22 +36,22 @@ int device_of(const Request& request) {
   if (device >= 0) return device;
   throw Error(ErrorCode::invalid_argument,
               cat(name(request.collective), ": the buffer at ", pointer,
-                  " is said to be device memory, but is no GPU's"),
-              {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+                  " is declared as device memory, but belongs to no GPU"),
+              {.remedy = "allocate it with CUDA, or pass MemorySpace::host"});
 }
 
 namespace {
 
-// Of what is complete(): a buffer that the rank has no use for is empty.
+// The request is complete(): buffers that the rank does not use are empty.
 void check_spaces(const Request& request) {
   const bool has_both = request.input.count > 0 && request.output.count > 0;
   if (!has_both || request.input.space == request.output.space) return;
   throw Error(ErrorCode::unsupported,
               cat(name(request.collective), ": one buffer is device memory, the other is not"),
-              {.remedy = "have both in device memory, or both in the host's"});
+              {.remedy = "use device memory for both, or host memory for both"});
 }
 
-// Whether what a call of one rank alone writes is what it reads.
+// Returns true if a single rank's call writes exactly what it reads.
 bool is_a_copy(const Request& request) {
   return request.collective != Collective::send_recv && !request.uneven &&
          request.op.op != ReduceOp::premul_sum;
@@ -81,9 +81,9 @@ DeviceRequest CommunicatorImpl::device_request(const Request& request, const Cal
   cuda::api();  // throws where there is no driver
   if (!options.after.empty()) {
     throw Error(ErrorCode::unsupported,
-                cat(name(request.collective), " on device memory follows no works"),
-                {.remedy = "put it into a stream after what it follows; of calls on the host's "
-                           "memory, wait for them first"});
+                cat(name(request.collective), " on device memory cannot follow other works"),
+                {.remedy = "enqueue it on a stream after the GPU calls that it follows; wait for "
+                           "calls on host memory first"});
   }
   DeviceRequest wanted{.request = request, .canonical = false, .options = options};
   tutti::complete(wanted.request, rank_, size());
@@ -117,11 +117,10 @@ std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes
   abort_.throw_if_raised();
   const cuda::PointerInfo memory = cuda::describe(data);
   if (bytes == 0 || memory.kind != cuda::MemoryKind::device) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("register_window: there are no ", bytes, " bytes of a GPU's memory at ", data),
-        {.remedy = "give memory of allocate_on_device() or cudaMalloc; for the host's there "
-                   "is register_memory()"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("register_window: ", bytes, " bytes at ", data, " are not GPU memory"),
+                {.remedy = "use memory from allocate_on_device() or cudaMalloc(); for host memory "
+                           "use register_memory()"});
   }
   if (size() == 1) return nullptr;
   return devices_.with(memory.device,
@@ -130,14 +129,13 @@ std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes
 
 std::unique_ptr<DeviceRoutes> CommunicatorImpl::make_device_routes(int device) {
   const auto misfit = [this](int peer) {
-    raise_everywhere(
-        Error(ErrorCode::mismatch,
-              cat("the calls of two ranks on device memory do not fit together: ", describe(rank_),
-                  " got a message of another call from ", describe(peer)),
-              {.cause = "the ranks passed different arguments, or made calls in another order",
-               .remedy = "make the same calls with the same arguments, in the same order, on every "
-                         "rank",
-               .rank = members_[peer]}));
+    raise_everywhere(Error(
+        ErrorCode::mismatch,
+        cat("collective mismatch on device memory: ", describe(rank_),
+            " received a message of another call from ", describe(peer)),
+        {.cause = "the ranks passed different arguments, or made calls in different orders",
+         .remedy = "make the same calls with the same arguments in the same order on every rank",
+         .rank = members_[peer]}));
   };
   const std::vector<Place> places = this->places();
   DeviceRoutes::Means means{
@@ -163,7 +161,7 @@ Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& 
   return {this, start(request, options)};
 }
 
-// By the ranks' ordinary paths.
+// Uses the ranks' ordinary paths.
 std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> mine) {
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(size()));
   run(Request::all_gather({mine.data(), mine.size(), DType::u8},
@@ -172,7 +170,7 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-// Before the communicator ends; false where the other ranks have not come.
+// Called before the communicator is destroyed. Returns false if the other ranks have not arrived.
 bool CommunicatorImpl::meet_all() {
   constexpr std::chrono::seconds kPatience{2};
   if (abort_.raised()) return false;
@@ -180,7 +178,7 @@ bool CommunicatorImpl::meet_all() {
     const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
     Patience patience;
     return barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
-  } catch (const Error&) {  // others have ended otherwise
+  } catch (const Error&) {  // other ranks have failed
     return false;
   }
 }

@@ -1,6 +1,6 @@
-// Queues of a communicator: calls that need nothing of each other run side by side. Each queue is a
-// communicator of the same ranks, so that it has an order of calls, a place for its messages and
-// an algorithm under way of its own; they fail together.
+// Queues of a communicator: calls in different queues run concurrently. Each queue is a
+// communicator of the same ranks with its own order of calls, its own messages and its own
+// algorithm in progress; all of them fail together.
 
 #include <cstdint>
 #include <memory>
@@ -21,17 +21,17 @@ void CommunicatorImpl::open_queues(int count) {
   if (count < open || count > Communicator::kMostQueues) {
     throw Error(ErrorCode::invalid_argument,
                 cat("open_queues: ", count, " is not in ", open, " to ", Communicator::kMostQueues),
-                {.cause = open > 0 ? cat(open, " queues are open already") : ""});
+                {.cause = open > 0 ? cat(open, " queues are already open") : ""});
   }
   std::vector<int> counts(static_cast<size_t>(size()));
   run(Request::all_gather({&count, 1, DType::i32}, {counts.data(), counts.size(), DType::i32}), {});
   for (int r = 0; r < size(); ++r) {
     if (counts[static_cast<size_t>(r)] == count) continue;
-    raise_everywhere(
-        Error(ErrorCode::mismatch,
-              cat(describe(rank_), " opens ", count, " queues, ", describe(r), " opens ",
-                  counts[static_cast<size_t>(r)]),
-              {.remedy = "give open_queues() the same number on all ranks", .rank = members_[r]}));
+    raise_everywhere(Error(
+        ErrorCode::mismatch,
+        cat(describe(rank_), " opens ", count, " queues, ", describe(r), " opens ",
+            counts[static_cast<size_t>(r)]),
+        {.remedy = "pass the same number to open_queues() on all ranks", .rank = members_[r]}));
     abort_.throw_if_raised();
   }
   for (int number = open + 1; number <= count; ++number) {
@@ -42,7 +42,7 @@ void CommunicatorImpl::open_queues(int count) {
       queues_.reserve(Communicator::kMostQueues);
       queues_.push_back(std::move(made));
     }
-    abort_.throw_if_raised();  // nobody has told the new one
+    abort_.throw_if_raised();  // an abort is not passed on to the new queue
     queues_open_.store(number, std::memory_order_release);
   }
 }

@@ -1,4 +1,4 @@
-// tutti data: what token files hold, and how often a mixture of them is gone through.
+// tutti data: shows token files and the number of epochs of each in a mixture.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -40,27 +40,28 @@ Set read_set(const std::string& name) {
 void print_set(const Set& set) {
   if (!set.file) return;
   const training::TokenFormat& format = set.file->format;
-  std::printf("%s: %llu tokens, a vocabulary of %lld, ", set.name.c_str(),
+  std::printf("%s: %llu tokens, vocabulary size %lld, ", set.name.c_str(),
               static_cast<unsigned long long>(set.tokens),
               static_cast<long long>(format.vocabulary));
   if (format.end_of_text) {
-    std::printf("%d is the end of text, ", *format.end_of_text);
+    std::printf("end-of-text token %d, ", *format.end_of_text);
   }
-  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "prompts are marked, " : "",
+  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "with marked prompts, " : "",
               static_cast<unsigned long long>(set.file->fingerprint));
 }
 
-// As training takes them: by sampler.h.
+// Uses the sampling of training (sampler.h).
 void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   const std::optional<uint64_t> tokens = parse_tokens(options.tokens);
   if (!tokens) {
-    throw Error(ErrorCode::invalid_argument, cat("\"", options.tokens, "\" is no number of tokens"),
-                {.where = "--tokens", .remedy = "give one such as 300B, 2.5M or 1000000"});
+    throw Error(ErrorCode::invalid_argument,
+                cat("\"", options.tokens, "\" is not a number of tokens"),
+                {.where = "--tokens", .remedy = "write it as 300B, 2.5M or 1000000"});
   }
   if (!options.weights.empty() && options.weights.size() != sets.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(sets.size(), " data sets were given, but ", options.weights.size(), " weights"),
-                {.where = "--data-weights", .remedy = "give a weight for each, or none"});
+                {.where = "--data-weights", .remedy = "give one weight per data set, or none"});
   }
   std::vector<training::SampledSet> sampled;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -90,21 +91,23 @@ int data(const DataOptions& options) {
 
 void add_data(CommandLine& line) {
   const auto options = std::make_shared<DataOptions>();
-  Command command = line.add("data", "Show token files, and how often a mixture goes through each");
+  Command command =
+      line.add("data", "show token files and the number of epochs of each in a mixture");
   command
       .add_option("data", options->data,
-                  "token files; or numbers of tokens, such as 410B, for data that are not here")
+                  "token files, or token counts such as 410B for data that is not on this host")
       .required()
       .type_name("FILE");
   const Option tokens =
       command
-          .add_option("--tokens", options->tokens,
-                      "of a run: tell how many are of each data set, and how often it is gone "
-                      "through")
+          .add_option(
+              "--tokens", options->tokens,
+              "number of training tokens of a run; prints the tokens and epochs of each data set")
           .type_name("COUNT");
   command
       .add_option("--data-weights", options->weights,
-                  "a weight for each, as for train (default: as they are large)")
+                  "sampling weight of each data set, as for `tutti train` (default: proportional "
+                  "to its size)")
       .needs(tokens);
   command.footer(
       "Examples:\n"

@@ -1,4 +1,4 @@
-// tutti evaluate: how well a model predicts a text.
+// tutti evaluate: measures how well a model predicts a text.
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -37,7 +37,7 @@ struct EvaluateOptions {
   std::string json;
 };
 
-// What is to be predicted, and how many bytes of text it is; 0: nobody knows.
+// The tokens to predict, and the size of their text in bytes; 0: unknown.
 struct Text {
   std::vector<int32_t> tokens;
   std::optional<training::TokenFile> file;
@@ -72,15 +72,15 @@ Text load_text(const std::vector<std::string>& paths, const std::string& tokeniz
   if (tokenizer.empty() && vocabulary > 256) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
-        {.where = "--data", .remedy = "give its tokenizer, --tokenizer PATH, or a token file"});
+        cat("the model has ", vocabulary, " tokens in its vocabulary, so its tokens are not bytes"),
+        {.where = "--data", .remedy = "add --tokenizer PATH, or use a token file"});
   }
   text.tokens = words->encode(all);
   text.bytes = all.size();
   return text;
 }
 
-// Over all ranks: all get the same.
+// Sums over all ranks; all get the same result.
 training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) {
   std::array<double, 3> sums = {own.sum, static_cast<double>(own.targets),
                                 static_cast<double>(own.correct)};
@@ -98,9 +98,9 @@ void tell(const training::TextLoss& loss, const Text& text, int64_t context, con
           std::ofstream& file) {
   const double mean = loss.mean();
   const double right = static_cast<double>(loss.correct) / static_cast<double>(loss.targets);
-  std::printf("loss        %.6f nats, %.6f bits a token\n", mean, mean / std::numbers::ln2);
+  std::printf("loss        %.6f nats, %.6f bits per token\n", mean, mean / std::numbers::ln2);
   std::printf("perplexity  %.4f\n", std::exp(mean));
-  std::printf("right       %.2f%% of %lld tokens, in windows of %lld\n", 100 * right,
+  std::printf("accuracy    %.2f%% of %lld tokens, in windows of %lld\n", 100 * right,
               static_cast<long long>(loss.targets), static_cast<long long>(context));
   std::printf("parameters  %.2f MB, measured %.2f MB\n", static_cast<double>(memory.weights) / 1e6,
               static_cast<double>(memory.measured) / 1e6);
@@ -114,7 +114,7 @@ void tell(const training::TextLoss& loss, const Text& text, int64_t context, con
                {"measured_bytes", memory.measured}};
   if (text.bytes > 0) {
     const double bits = loss.sum / std::numbers::ln2 / static_cast<double>(text.bytes);
-    std::printf("text        %.6f bits a byte\n", bits);
+    std::printf("text        %.6f bits per byte\n", bits);
     json["bits_per_byte"] = bits;
   }
   if (file.is_open()) file << json.dump() << '\n';
@@ -137,8 +137,8 @@ int evaluate_as_rank(const EvaluateOptions& options) {
   const training::TextLoss loss = sum_over(
       world, training::evaluate_text(model, dtype, text.reader(), world.rank(), world.size()));
   if (loss.targets == 0) {
-    throw Error(ErrorCode::invalid_argument, "there is nothing to predict",
-                {.where = "--data", .remedy = "give a text of two tokens or more"});
+    throw Error(ErrorCode::invalid_argument, "the text has no token to predict",
+                {.where = "--data", .remedy = "use a text of at least two tokens"});
   }
   if (world.rank() == 0) tell(loss, text, model.context(), memory, file);
   return 0;
@@ -156,21 +156,25 @@ int evaluate(const EvaluateOptions& options) {
 
 void add_evaluate(CommandLine& line) {
   const auto options = std::make_shared<EvaluateOptions>();
-  Command command = line.add("evaluate", "Tell how well a language model predicts a text");
+  Command command =
+      line.add("evaluate", "measure the loss and perplexity of a language model on a text");
   command
       .add_option("model", options->model,
-                  "the directory of a run, one of Hugging Face's, or a file of `tutti export`")
+                  "run directory, Hugging Face model directory, or a file from `tutti export`")
       .required()
       .type_name("PATH");
-  command.add_option("--data", options->data, "a token file (.bin), or text files and directories")
+  command
+      .add_option("--data", options->data,
+                  "token file (.bin), text files or directories of text files")
       .required()
       .type_name("PATH");
-  command.add_option("--tokenizer", options->tokenizer,
-                     "of texts: a tokenizer.json, or a directory with one or with GPT-2's "
-                     "vocabulary (default: what came with the model, else tokens are bytes)");
+  command.add_option(
+      "--tokenizer", options->tokenizer,
+      "tokenizer of text files: a tokenizer.json, or a directory with one or with the GPT-2 "
+      "vocabulary files (default: the model's tokenizer; without one, every byte is a token)");
   command.add_option("--context", options->context,
-                     "tokens that the model sees (default: as in training)");
-  command.add_option("--precision", options->precision, "of parameters and activations")
+                     "context length in tokens (default: that of training)");
+  command.add_option("--precision", options->precision, "data type of parameters and activations")
       .one_of({"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"})
       .type_name("NAME")
       .show_default();
@@ -181,12 +185,15 @@ void add_evaluate(CommandLine& line) {
       .one_of({"none", "q8_0", "q4_0", "nf4"})
       .type_name("FORMAT")
       .show_default();
-  command.add_option("--ranks,-n", options->ranks, "processes on this host")
+  command.add_option("--ranks,-n", options->ranks, "number of ranks to start on this host")
       .between(1, 65536)
       .show_default();
-  command.add_option("--json", options->json, "write the same as JSON").type_name("FILE");
+  command.add_option("--json", options->json, "write the results as JSON to this file")
+      .type_name("FILE");
   command.footer(
-      "Windows of the context tile all of the text; each token but the first is predicted once.\n"
+      "The text is split into windows of the context length; every token but the first is "
+      "predicted\n"
+      "once.\n"
       "Example:\n"
       "  tutti evaluate RUN_DIR --data TOKENS.bin --ranks 2");
   command.runs([options] { return evaluate(*options); });

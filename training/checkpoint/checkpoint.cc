@@ -16,11 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 
 Error no_checkpoint(const std::string& directory) {
-  return Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
-               {.remedy = "name a directory that holds step-... folders, or one of these"});
+  return Error(ErrorCode::invalid_argument, cat("no checkpoint found in ", directory),
+               {.remedy = "use a directory with step-... folders, or one of these folders"});
 }
 
-// What the header says of a piece must be what the manifest says.
+// Returns a difference between the header's and the manifest's description of pieces.
 std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
   for (const TensorEntry& tensor : manifest.tensors) {
     for (const auto& [slice, pieces] : tensor.slices) {
@@ -40,15 +40,15 @@ std::string disagreement(const Manifest& manifest, int file, const SafetensorsFi
 
 void require_size(const std::string& path, uint64_t size, uint64_t expected) {
   if (size == expected) return;
-  throw Error(ErrorCode::invalid_argument, cat(path, " has ", size, " bytes in place of ", expected,
-                                               size < expected ? ": it was cut off" : ""));
+  throw Error(ErrorCode::invalid_argument, cat(path, " has ", size, " bytes instead of ", expected,
+                                               size < expected ? ": it is truncated" : ""));
 }
 
 void require_checksum(std::span<const std::byte> bytes, const std::string& expected,
                       const std::string& path) {
   if (checksum_of(bytes) == expected) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(path, " is damaged: its checksum does not fit its bytes"));
+              cat(path, " is damaged: its checksum does not match its contents"));
 }
 
 Manifest manifest_in(const std::string& folder) {
@@ -112,7 +112,7 @@ void Checkpoint::verify_alone() const {
   for (int file = 0; file < manifest().world(); ++file) verify_file(file);
 }
 
-// Its size and its header are as the manifest says.
+// Opens a file; throws unless its size and header match the manifest.
 Checkpoint::File& Checkpoint::opened_file(int index) const {
   std::optional<File>& file = files_[static_cast<size_t>(index)];
   if (file) return *file;
@@ -160,8 +160,8 @@ bool Checkpoint::is_whole(const std::string& path) {
   }
 }
 
-// The error, with the newest whole checkpoint beside this one as the remedy. An older one is the
-// better remedy: a later one is of a run that was given up.
+// Adds the newest complete checkpoint beside this one as the remedy. Prefers an older one: a later
+// one belongs to an abandoned run.
 Error Checkpoint::refusal(const std::string& path, const Error& error) {
   if (error.code() == ErrorCode::unsupported) return error;
   const fs::path folder(path);
@@ -170,11 +170,11 @@ Error Checkpoint::refusal(const std::string& path, const Error& error) {
   std::vector<int64_t> steps = own ? steps_in(parent) : std::vector<int64_t>();
   std::erase(steps, own.value_or(-1));
   std::ranges::stable_partition(steps, [&](int64_t step) { return step > own.value_or(-1); });
-  std::string remedy = "no other checkpoint here is whole; take a copy, or start anew";
+  std::string remedy = "no other checkpoint here is complete; use a copy, or start a new run";
   for (; !steps.empty(); steps.pop_back()) {
     const std::string other = parent / step_name(steps.back());
     if (!is_whole(other)) continue;
-    remedy = cat("take ", other, ", which is whole");
+    remedy = cat("use ", other, ", which is complete");
     break;
   }
   return Error(error.code(), error.what(), {.remedy = remedy, .rank = error.rank()});

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Each turn that finds nothing final means that another writer has moved on meanwhile.
+// An inconclusive attempt means that another writer has advanced meanwhile.
 constexpr int kMostTurns = 100;
 
 std::string name_of(const std::string& directory, uint64_t number) {
@@ -30,7 +30,7 @@ std::string name_of(const std::string& directory, uint64_t number) {
   return cat(directory, '/', kFencePrefix, digits);
 }
 
-// The numbers of the files there, ascending.
+// The numbers of the fence files, ascending.
 std::vector<uint64_t> numbers_in(const std::string& directory) {
   std::vector<uint64_t> numbers;
   std::error_code error;
@@ -52,16 +52,16 @@ FenceMark parse(const std::string& text, const std::string& path) {
     return fence_mark_of(Json::parse(text));
   } catch (const Error& error) {
     throw Error(
-        ErrorCode::invalid_argument, cat(path, " does not say who writes here: ", error.what()),
-        {.cause = "the file is damaged", .remedy = "remove it once no job works in the directory"});
+        ErrorCode::invalid_argument,
+        cat(path, " does not identify the writer of this directory: ", error.what()),
+        {.cause = "the file is damaged", .remedy = "remove it when no job uses the directory"});
   }
 }
 
 [[noreturn]] void give_up(const std::string& directory) {
-  throw Error(ErrorCode::invalid_argument,
-              cat("others write into ", directory, " at the same time"),
-              {.cause = "several jobs were started in it at once",
-               .remedy = "give each job a directory of its own"});
+  throw Error(ErrorCode::invalid_argument, cat("several jobs write to ", directory),
+              {.cause = "they were started in this directory at the same time",
+               .remedy = "use a separate directory for each job"});
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ std::optional<FenceMark> read_fence(const std::string& directory) {
     try {
       return parse(read_text(path), path);
     } catch (const Error&) {
-      if (fs::exists(path, error)) throw;  // else it gave way to a higher one
+      if (fs::exists(path, error)) throw;  // otherwise it was replaced by a higher one
     }
   }
   give_up(directory);
@@ -83,7 +83,7 @@ std::optional<FenceMark> read_fence(const std::string& directory) {
 
 Fence::Fence(std::string directory, WriterHistory history, uint64_t published)
     : directory_(std::move(directory)), history_(std::move(history)) {
-  if (history_.writers.empty()) throw Error(ErrorCode::internal, "a fence needs a writer");
+  if (history_.writers.empty()) throw Error(ErrorCode::internal, "a fence requires a writer");
   mark_.writer = history_.writers.back();
   for (int turn = 0; turn < kMostTurns; ++turn) {
     const std::optional<FenceMark> now = read_fence(directory_);
@@ -93,7 +93,7 @@ Fence::Fence(std::string directory, WriterHistory history, uint64_t published)
       return;
     }
     if (now && !may_follow(now->writer)) throw taken_by(*now);
-    create(std::max(now ? now->number : 0, published) + 1);  // or another writer does
+    create(std::max(now ? now->number : 0, published) + 1);  // or another writer creates it
   }
   give_up(directory_);
 }
@@ -103,13 +103,13 @@ void Fence::require() const {
   if (now == mark_) return;
   if (now) throw taken_by(*now);
   throw Error(ErrorCode::invalid_argument,
-              cat("the fence of ", directory_, " has gone while the run writes there"),
-              {.cause = "somebody has removed the file or the directory",
-               .remedy = "start the run again with --resume"});
+              cat("the fence of ", directory_, " was removed while the run writes there"),
+              {.cause = "another process removed the file or the directory",
+               .remedy = "restart the run with --resume"});
 }
 
-// A new start holds the directory's lock, so an earlier start has ended. The ranks that are left of
-// a start take over from members that they were a part of, and from nobody else.
+// A new start holds the directory's lock, so earlier starts have ended. Survivors of a start may
+// take over only from members of which they were a part.
 bool Fence::may_follow(const Writer& writer) const {
   const bool is_of_another_start = writer.start != mark_.writer.start;
   return history_.has(writer) || (is_of_another_start && !history_.has_written);
@@ -120,15 +120,15 @@ Error Fence::taken_by(const FenceMark& now) const {
   return {
       ErrorCode::invalid_argument,
       cat(directory_, " belongs to ", is_of_this_job ? "another part of this job" : "another job",
-          ", which went on without these ranks: its writer is ", in_words(now.writer),
+          ", which continued without these ranks: its writer is ", in_words(now.writer),
           ", and these ranks are ", in_words(mark_.writer)),
-      {.cause = is_of_this_job ? "the network was cut, and the other part went on first"
-                               : "the run was started again while this job still ran",
-       .remedy = "no published step is lost: look at the output of the others, or start the "
-                 "run again with --resume once they have ended"}};
+      {.cause = is_of_this_job ? "the network was partitioned, and the other part continued first"
+                               : "the run was restarted while this job was still running",
+       .remedy = "no published step is lost; see the output of the other ranks, or restart the run "
+                 "with --resume when they have ended"}};
 }
 
-// Unless the file is there already. It is whole at the moment in which it gets its name.
+// Does nothing if the file exists. The file is complete when it gets its name.
 void Fence::create(uint64_t number) const {
   const std::string name = name_of(directory_, number);
   const std::string fresh = cat(directory_, '/', temporary_name(0));
@@ -137,13 +137,13 @@ void Fence::create(uint64_t number) const {
   file.finish();
   int reason = ::link(fresh.c_str(), name.c_str()) == 0 ? 0 : errno;
   if (reason == EPERM || reason == ENOTSUP || reason == ENOSYS || reason == EMLINK) {
-    // A file system without hard links.
+    // For file systems without hard links.
     reason = ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE) == 0
                  ? 0
                  : errno;
   }
   ::unlink(fresh.c_str());
-  // ENOENT: another writer that begins has removed the temporary file.
+  // ENOENT: another starting writer has removed the temporary file.
   if (reason != 0 && reason != EEXIST && reason != ENOENT) {
     throw file_error("cannot create", name, reason);
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPrefix = "model.";
 constexpr const char* kHead = "model.lm_head.weight";
 constexpr const char* kEmbedding = "model.wte.weight";
-constexpr int64_t kSlab = 1 << 16;  // elements
+constexpr int64_t kSlab = 1 << 16;  // in elements
 
 std::vector<float> slab_of(const TensorSource& source, const std::string& name, int64_t first) {
   std::vector<float> values(
@@ -77,7 +77,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
       not_finite.push_back(spec.name);
     }
   }
-  // Files by others may lack them; then they begin anew.
+  // Files from other programs may lack buffers, which then keep their initial values.
   for (const NamedBuffer& buffer : model.buffers()) {
     const TensorInfo* const info = find_buffer(source, buffer.name);
     if (info == nullptr) continue;
@@ -89,7 +89,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
     }
   }
   for (const std::string& name : source.names()) {
-    if (!name.starts_with(kPrefix)) continue;  // a run's optimizer has states besides
+    if (!name.starts_with(kPrefix)) continue;  // a run's step also has optimizer states
     if (wanted.contains(name) || (name == kHead && repeats_embedding(source))) continue;
     surplus.push_back(name.substr(std::string_view(kPrefix).size()));
   }
@@ -99,21 +99,21 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
   };
   add("it lacks ", missing);
   add("the model has no ", surplus);
-  add("of another shape are ", misshapen);
+  add("the shape differs for ", misshapen);
   if (!problems.empty()) {
     throw Error(
-        ErrorCode::invalid_argument, cat("the parameters in ", path, " do not fit the model"),
+        ErrorCode::invalid_argument, cat("the parameters in ", path, " do not match the model"),
         {.where = "--initial",
-         .cause = cat(problems, "; the options given here make ", in_words(model.configuration())),
-         .remedy = "give the model's options as they were when the file was made"});
+         .cause = cat(problems, "; the given options define ", in_words(model.configuration())),
+         .remedy = "use the model options with which the file was created"});
   }
-  add("NaN or infinity is in ", not_finite);
+  add("NaN or infinity occurs in ", not_finite);
   if (!problems.empty()) {
     throw Error(
         ErrorCode::invalid_argument, cat("the parameters in ", path, " are not all finite"),
         {.where = "--initial",
-         .cause = cat(problems, ": the run that made them diverged, or the file is damaged"),
-         .remedy = "take an earlier checkpoint of that run, or another file"});
+         .cause = cat(problems, ": the run that wrote them diverged, or the file is damaged"),
+         .remedy = "use an earlier checkpoint of that run, or another file"});
   }
 }
 

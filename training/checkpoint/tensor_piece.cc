@@ -18,7 +18,7 @@ void check_piece(const TensorPiece& piece) {
   }
   throw Error(ErrorCode::invalid_argument,
               cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
-                  piece.first, " on is no part of tensor ", in_quotes(piece.name), ", which has ",
+                  piece.first, " is not part of tensor ", in_quotes(piece.name), ", which has ",
                   count.value_or(-1), " elements"));
 }
 
@@ -45,8 +45,9 @@ void add_described(const Json& pieces, int rank, std::map<std::string, TensorEnt
     const std::string& name = piece.tensor.name;
     TensorEntry& entry = tensors.try_emplace(name, TensorEntry{piece.tensor, {}}).first->second;
     if (entry.info != piece.tensor) {
-      throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
-                                           in_quotes(name), " than a rank before it"));
+      throw Error(ErrorCode::mismatch,
+                  cat("rank ", rank, " has a different shape or type of tensor ", in_quotes(name),
+                      " from a lower rank"));
     }
     if (piece.count > 0) entry.add(piece.slice, {piece.first, piece.count, rank, piece.checksum});
   }

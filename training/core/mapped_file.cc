@@ -18,11 +18,12 @@ namespace tutti::training {
 namespace {
 
 [[noreturn]] void refuse(const std::string& directory, size_t bytes, int error) {
-  throw Error(ErrorCode::system,
-              cat("no file of ", bytes, " bytes can be made in ", directory, ": ",
-                  std::generic_category().message(error)),
-              {.where = "--shard-files",
-               .remedy = "name a directory that can be written, on a disk with so much room"});
+  throw Error(
+      ErrorCode::system,
+      cat("cannot create a file of ", bytes, " bytes in ", directory, ": ",
+          std::generic_category().message(error)),
+      {.where = "--shard-files",
+       .remedy = "use a directory with write permission, on a disk with enough free space"});
 }
 
 Fd nameless_file(const std::string& directory, size_t bytes) {
@@ -39,7 +40,7 @@ std::shared_ptr<float[]> map_floats(const std::string& directory, size_t count) 
   if (count == 0) return nullptr;
   const size_t bytes = count * sizeof(float);
   const Fd file = nameless_file(directory, bytes);
-  // A page that finds no room when it is written would end the process.
+  // Reserve disk space: a write to a page without space would raise SIGBUS.
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     refuse(directory, bytes, error);
   }

@@ -1,4 +1,4 @@
-// Memory in a file that nobody else sees: for state that is larger than the memory there is.
+// Memory backed by an unnamed file, for state that exceeds the machine's memory.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace tutti::training {
 
-// Zeroed floats, aligned to a page, in a file of this directory that has no name and is gone with
-// the last copy of the pointer. Its pages come and go as they are used. All of it is on the disk
-// from the start. Throws Error(system), naming the directory, where that has no room or cannot be
-// written.
+// Returns `count` zeroed floats, aligned to a page, mapped from an unnamed file in this directory,
+// which is freed with the last copy of the pointer. Pages are swapped in and out on demand; disk
+// space is reserved at once. Throws Error(system), naming the directory, if the disk is full or the
+// directory not writable.
 std::shared_ptr<float[]> map_floats(const std::string& directory, size_t count);
 
 }  // namespace tutti::training

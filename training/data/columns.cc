@@ -146,7 +146,8 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) {
     throw system_error(cat("cannot start ", python, ", which reads Parquet and Arrow files"),
-                       problem, {.where = "--python", .remedy = "install Python 3, or name it"});
+                       problem,
+                       {.where = "--python", .remedy = "install Python 3, or name its program"});
   }
   return pid;
 }
@@ -154,20 +155,20 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
 [[noreturn]] void refuse_columns(const std::string& path, const std::string& python,
                                  const DocumentFields& fields, const std::string& message) {
   if (message == "pyarrow") {
-    throw Error(ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
-                {.cause = cat(python, " does not have it"),
-                 .remedy = cat(python,
-                               " -m pip install pyarrow; or name a Python that has it: "
-                               "--python PROGRAM")});
+    throw Error(
+        ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
+        {.cause = cat("pyarrow is not installed for ", python),
+         .remedy = cat(python,
+                       " -m pip install pyarrow; or use a Python that has it: --python PROGRAM")});
   }
   const size_t blank = message.find(' ');
   const std::string rest = blank == message.npos ? "" : message.substr(blank + 1);
   if (message.starts_with("columns ")) {
     const std::string wanted = fields.pairs_only ? "" : cat(" \"", fields.text, "\", nor");
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " has no column of texts", wanted, " \"", fields.prompt, "\" and \"",
+                cat(path, " has no text column", wanted, " \"", fields.prompt, "\" and \"",
                     fields.completion, '"'),
-                {.cause = cat("its columns are ", rest), .remedy = "name one: --field NAME"});
+                {.cause = cat("its columns are ", rest), .remedy = "choose one: --field NAME"});
   }
   throw Error(ErrorCode::invalid_argument, cat("cannot read ", path), {.cause = rest});
 }
@@ -198,8 +199,8 @@ void ColumnReader::read_exactly(std::span<char> bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       throw Error(ErrorCode::system, cat("cannot read ", path_),
-                  {.cause = cat(python_, " has ended before the file's end"),
-                   .remedy = "see what it says above"});
+                  {.cause = cat(python_, " exited before the end of the file"),
+                   .remedy = "see its output above"});
     }
     bytes = bytes.subspan(static_cast<size_t>(count));
   }

@@ -31,9 +31,9 @@ TextData load_text(const std::vector<std::string>& paths) {
   if (all.size() < kMinTextBytes) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the text is too short to train on: ", all.size(), " bytes"),
-                {.where = files.empty() ? "no file was named" : files.front().path,
-                 .remedy = cat("give at least ", kMinTextBytes,
-                               " bytes; some hundred thousand make a useful model")});
+                {.where = files.empty() ? "no file was specified" : files.front().path,
+                 .remedy = cat("use at least ", kMinTextBytes,
+                               " bytes; a useful model requires some hundred thousand")});
   }
   TextData text = split_text(std::move(all));
   text.left_out = std::move(left_out);
@@ -44,7 +44,7 @@ double bigram_entropy(std::span<const uint8_t> text) {
   constexpr size_t kValues = 256;
   std::vector<uint64_t> pairs(kValues * kValues);
   for (size_t i = 1; i < text.size(); ++i) ++pairs[text[i - 1] * kValues + text[i]];
-  double sum = 0;  // of count * -log p(next | previous)
+  double sum = 0;  // sum of count * -log p(next | previous)
   for (size_t previous = 0; previous < kValues; ++previous) {
     const std::span<const uint64_t> row(pairs.data() + previous * kValues, kValues);
     double total = 0;

@@ -29,17 +29,18 @@ Error unreadable_text(const std::string& path, int errno_value) {
                       {.remedy = "check the path and its permissions"});
 }
 
-// Why what a file begins with is no text, or no columns; "" if it is. These have NUL bytes.
+// Returns why the beginning of a file is not text or columns; "" if it is. Binary files have NUL
+// bytes.
 std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
-  if (is_git_lfs_pointer(block)) return "a pointer of Git LFS, not fetched";
+  if (is_git_lfs_pointer(block)) return "it is a Git LFS pointer that was not fetched";
   if (kind_of(path) == DocumentKind::columns) return "";
   return block.find('\0') != block.npos ? "it has NUL bytes" : "";
 }
 
-// Why a file of a directory is no data, by its name; "" of others. Copies that programs leave, and
-// what stands beside the data of a hub or of a clone.
+// Returns why a file in a directory is not data, by its name; otherwise "". Such files are backups
+// of editors, and descriptions in data sets and repositories.
 std::string_view no_data_by_name(const std::string& file) {
   std::string name = file;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -49,16 +50,16 @@ std::string_view no_data_by_name(const std::string& file) {
                                     "state.json", "config.json"};
   if (name.starts_with('.')) return "hidden";
   if (std::ranges::any_of(std::array{"~", ".bak", ".swp", ".tmp", ".partial", ".lock"}, ends)) {
-    return "a program's copy";
+    return "created by a program";
   }
   if (std::ranges::any_of(std::array{"readme", "license", "licence"}, begins) ||
       std::ranges::count(kMetadata, name) > 0) {
-    return "about the data";
+    return "a description of the data";
   }
   return "";
 }
 
-// What a directory has, sorted into files to take and others, with why not.
+// Files of a directory, divided into accepted and skipped ones with reasons.
 class Directory {
  public:
   explicit Directory(const std::string& path) : path_(path) {
@@ -70,7 +71,7 @@ class Directory {
     }
     if (error) throw unreadable_text(path, error.value());
     std::ranges::sort(entries);
-    // Links last: what they lead to may be here itself.
+    // Links come last: their targets may be in the directory itself.
     for (const bool links : {false, true}) {
       for (const fs::directory_entry& entry : entries) {
         if (entry.is_symlink(error) == links) look_at(entry);
@@ -80,12 +81,12 @@ class Directory {
   }
 
   const std::vector<TextFile>& files() const { return files_; }
-  // "" if all was taken.
+  // "" if all files were accepted.
   std::string left_out() const {
     if (left_out_.empty()) return "";
     constexpr size_t kMost = 8;
     std::string text = cat(path_, ": ", files_.size(),
-                           files_.size() == 1 ? " file is" : " files are", " taken; left out: ");
+                           files_.size() == 1 ? " file is" : " files are", " read; skipped: ");
     for (size_t i = 0; i < std::min(kMost, left_out_.size()); ++i) {
       text += cat(i == 0 ? "" : ", ", left_out_[i]);
     }
@@ -109,12 +110,13 @@ class Directory {
     std::error_code error;
     const fs::file_type type = entry.status(error).type();
     if (type == fs::file_type::directory) return "a directory";
-    if (type == fs::file_type::not_found) return "a link to nothing";
-    if (type != fs::file_type::regular) return "no regular file";
+    if (type == fs::file_type::not_found) return "a dangling link";
+    if (type != fs::file_type::regular) return "not a regular file";
     if (const std::string_view why = no_data_by_name(name); !why.empty()) return why;
     if (entry.file_size(error) == 0) return "empty";
     if (const std::string_view why = why_no_text(entry.path()); !why.empty()) return why;
-    if (targets_.contains(fs::canonical(entry.path()))) return "a link to a file that is taken";
+    if (targets_.contains(fs::canonical(entry.path())))
+      return "a link to a file that is read already";
     return "";
   }
 
@@ -129,20 +131,20 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
   const Directory directory(path);
   const std::string others = directory.left_out();
   if (directory.files().empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("no text in the directory ", path),
+    throw Error(ErrorCode::invalid_argument, cat("no text found in the directory ", path),
                 {.cause = others.empty() ? "it is empty" : others,
-                 .remedy = "name a text file, or a directory of text files"});
+                 .remedy = "use a text file or a directory of text files"});
   }
   files.insert(files.end(), directory.files().begin(), directory.files().end());
   if (left_out != nullptr && !others.empty()) left_out->push_back(others);
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
-  std::string why(why_no_text(path));  // what is no real file may have 0 bytes, and cannot be read
+  std::string why(why_no_text(path));  // special files may have 0 bytes, and cannot be read
   if (why.empty() && bytes == 0) why = "it is empty";
   if (!why.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),
-                {.cause = why, .remedy = "name a file with text in it"});
+                {.cause = why, .remedy = "use a text file"});
   }
   files.push_back({path, bytes});
 }
@@ -155,8 +157,8 @@ void read_texts(const std::string& path, const std::function<void(std::string_vi
   while (std::optional<Document> document = reader->next()) {
     if (document->prompt) {
       throw Error(ErrorCode::invalid_argument,
-                  cat(path, " has prompts and completions, not texts alone"),
-                  {.remedy = "make a token file of it, which tells them apart: tutti tokenize"});
+                  cat(path, " has prompts and completions, not plain texts"),
+                  {.remedy = "convert it to a token file, which keeps them apart: tutti tokenize"});
     }
     if (lines) document->text += '\n';
     use(document->text);
@@ -175,9 +177,9 @@ std::vector<TextFile> find_text_files(std::vector<std::string> paths,
     } else if (S_ISREG(status.st_mode)) {
       add_file(path, static_cast<uint64_t>(status.st_size), files);
     } else {
-      throw Error(
-          ErrorCode::invalid_argument, cat("cannot read the text ", path),
-          {.cause = "it is neither a file nor a directory", .remedy = "save the text in a file"});
+      throw Error(ErrorCode::invalid_argument, cat("cannot read the text ", path),
+                  {.cause = "it is neither a file nor a directory",
+                   .remedy = "save the text in a regular file"});
     }
   }
   return files;

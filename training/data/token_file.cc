@@ -31,15 +31,15 @@ constexpr int32_t kWideMagic = 20240801;
 constexpr int32_t kWideVersion = 7;
 constexpr int32_t kMarkedVersion = 107;
 constexpr uint64_t kMostCounted = std::numeric_limits<int32_t>::max();
-// What the formats are for; a file that tells nothing of its own is taken to be that.
+// Defaults of the formats for files without their own words.
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 constexpr TokenFormat kLlama3{.vocabulary = 128256, .end_of_text = 128000};
 constexpr int64_t kBytes = 256;
-constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // bytes that are read at a time
+constexpr uint64_t kTokenBlock = uint64_t{1} << 20;  // bytes per read
 
-// Our own words of the header.
+// Our own words in the header.
 struct OwnWords {
-  static constexpr size_t kPlace = 16;           // the first of them
+  static constexpr size_t kPlace = 16;           // index of the first one
   static constexpr int32_t kMagic = 0x54545554;  // "TUTT"
 
   int32_t magic = kMagic;
@@ -51,7 +51,7 @@ struct OwnWords {
 
 [[noreturn]] void refuse_tokens(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(path, " is not a token file"),
-              {.cause = cause, .remedy = "write it with `tutti tokenize`, or as llm.c does"});
+              {.cause = cause, .remedy = "write it with `tutti tokenize` or with llm.c"});
 }
 
 OwnWords own_words(const Header& header) {
@@ -60,7 +60,7 @@ OwnWords own_words(const Header& header) {
   return words;
 }
 
-// Bytes of a token.
+// Returns the number of bytes per token.
 uint64_t check_kind(const std::string& path, const Header& header) {
   if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
     refuse_tokens(
@@ -70,29 +70,31 @@ uint64_t check_kind(const std::string& path, const Header& header) {
   if (wide ? header[1] != kWideVersion && header[1] != kMarkedVersion
            : header[1] != kNarrowVersion) {
     refuse_tokens(
-        path, cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
+        path, cat("its version is ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
   }
   return wide ? sizeof(uint32_t) : sizeof(uint16_t);
 }
 
 void check_count(const std::string& path, const Header& header, uint64_t bytes, uint64_t width) {
   if (bytes % width != 0) {
-    refuse_tokens(path, cat("it has ", bytes, " bytes after its header, no multiple of the ", width,
-                            " of a token"));
+    refuse_tokens(path, cat("it has ", bytes, " bytes after its header, not a multiple of the ",
+                            width, " bytes of a token"));
   }
   const uint64_t found = bytes / width;
   const OwnWords own = own_words(header);
   const bool is_own = own.magic == OwnWords::kMagic;
   if (is_own && own.count != found) {
-    refuse_tokens(path, cat("its header counts ", own.count, " tokens, but there are ", found));
+    refuse_tokens(path,
+                  cat("its header specifies ", own.count, " tokens, but the file has ", found));
   }
   const uint64_t counted = is_own ? std::min(found, kMostCounted) : found;
   if (header[2] < 0 || static_cast<uint64_t>(header[2]) != counted) {
-    refuse_tokens(path, cat("its header counts ", header[2], " tokens, but there are ", found));
+    refuse_tokens(path,
+                  cat("its header specifies ", header[2], " tokens, but the file has ", found));
   }
   if (is_own && (own.vocabulary < 1 || own.end_of_text >= own.vocabulary)) {
-    refuse_tokens(path, cat("its header tells of a vocabulary of ", own.vocabulary,
-                            " and the end of text ", own.end_of_text));
+    refuse_tokens(path, cat("its header specifies a vocabulary of ", own.vocabulary,
+                            " and the end-of-text token ", own.end_of_text));
   }
 }
 
@@ -101,9 +103,10 @@ void read_exactly(const std::string& path, int file, uint64_t offset, std::span<
     const ssize_t count = ::pread(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count == 0) {
       throw Error(
-          ErrorCode::invalid_argument, cat("the token file ", path, " has become shorter"),
-          {.cause = "another program has cut or rewritten it while it was read",
-           .remedy = "leave the data alone during the run; write new data to another file"});
+          ErrorCode::invalid_argument,
+          cat("the token file ", path, " was truncated during the run"),
+          {.cause = "another program truncated or rewrote it while it was read",
+           .remedy = "do not change the data during the run; write new data to another file"});
     }
     if (count < 0) {
       if (errno == EINTR) continue;
@@ -123,7 +126,7 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
     throw system_error(cat("cannot read the token file ", path_), errno,
                        {.remedy = "check the path and its permissions"});
   }
-  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is no regular file");
+  if (!S_ISREG(status.st_mode)) refuse_tokens(path_, "it is not a regular file");
   const auto bytes = static_cast<uint64_t>(status.st_size);
   if (bytes < sizeof(Header)) {
     std::string text(bytes, '\0');
@@ -132,7 +135,8 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
       throw Error(ErrorCode::invalid_argument, cat(path_, " is not a token file"),
                   {.cause = kGitLfsCause, .remedy = kGitLfsRemedy});
     }
-    refuse_tokens(path_, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
+    refuse_tokens(path_,
+                  cat("it has ", bytes, " bytes, but its header alone requires ", sizeof(Header)));
   }
   Header header;
   read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(header)));
@@ -149,8 +153,8 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
   told.fingerprint = own.checksum;
 }
 
-// Narrow tokens are read into the end of the room for the wide ones, and widened from the front: no
-// token is written over before it is read.
+// Narrow tokens are read into the end of the buffer for wide ones, and widened from the front: no
+// token is overwritten before it is read.
 void TokenFile::read(uint64_t first, std::span<int32_t> tokens) const {
   const std::span<std::byte> bytes =
       std::as_writable_bytes(tokens).last(tokens.size() * static_cast<size_t>(width_));
@@ -171,7 +175,7 @@ std::vector<int32_t> TokenFile::tokens() const {
 
 TokenSummary TokenFile::summary() const { return told_ ? *told_ : look(); }
 
-// From `place` on, counted from the first token, and as far as the file goes.
+// Bytes from `place` on, counted from the first token, up to the end of the file.
 std::vector<std::byte> TokenFile::block_at(uint64_t place, uint64_t most) const {
   std::vector<std::byte> bytes(std::min(most, size_ * width_ - place));
   read_exactly(path_, file_.get(), sizeof(Header) + place, bytes);
@@ -196,7 +200,7 @@ uint32_t TokenFile::largest_of_all() const {
   return largest;
 }
 
-// Blocks of the file one after the other, or, of a large file, evenly over all of it.
+// Reads all blocks of the file or, for a large file, blocks spread evenly over it.
 TokenSummary TokenFile::look() const {
   constexpr uint64_t kSparseBlock = uint64_t{64} << 10;
   constexpr uint64_t kSparseBlocks = 256;
@@ -214,13 +218,13 @@ TokenSummary TokenFile::look() const {
     largest = std::max(largest, largest_in(bytes));
   }
   const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
-  // Of another tokenizer than the format's, there may be larger tokens where nobody looked; those
-  // of 16 bits have a bound.
+  // With another tokenizer than the format's, unread parts may have larger tokens; for tokens of 16
+  // bits there is a bound.
   if (!whole && largest >= usual.vocabulary) {
     largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }
   if (largest > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
-    refuse_tokens(path_, cat("it has the token ", largest, "; they have 31 bits"));
+    refuse_tokens(path_, cat("its token ", largest, " exceeds 31 bits"));
   }
   const int64_t kinds = size_ == 0 ? 0 : int64_t{largest} + 1;
   TokenSummary found{.format = usual, .fingerprint = hash};
@@ -244,12 +248,12 @@ TokenWriter::TokenWriter(std::string path, const TokenFormat& format)
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     throw Error(ErrorCode::invalid_argument, cat("cannot write tokens to ", path_),
-                {.cause = "it is no regular file", .remedy = "name a file"});
+                {.cause = "it is not a regular file", .remedy = "use a regular file"});
   }
   file_ = Fd(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file_) {
     throw system_error(cat("cannot write ", partial_), errno,
-                       {.remedy = "name a file in a directory you may write"});
+                       {.remedy = "use a file in a directory with write permission"});
   }
   if (::lseek(file_.get(), sizeof(Header), SEEK_SET) < 0) {  // the gap reads as zeros
     throw system_error(cat("cannot write ", partial_), errno);

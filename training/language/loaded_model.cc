@@ -16,18 +16,20 @@ namespace {
 
 std::unique_ptr<Decoder> language_model(const std::string& path, const Json& configuration) {
   if (configuration.is_null()) {
-    throw Error(ErrorCode::invalid_argument, cat(path, " does not say which model it has"),
-                {.remedy = "give a run's directory, one with a config.json, or a file of `tutti "
-                           "export`"});
+    throw Error(
+        ErrorCode::invalid_argument, cat(path, " does not describe its model"),
+        {.remedy = "use a run directory, a directory with a config.json, or a file of `tutti "
+                   "export`"});
   }
   std::unique_ptr<Model> model = make_model(configuration);
   if (auto* const decoder = dynamic_cast<Decoder*>(model.get())) {
     static_cast<void>(model.release());
     return std::unique_ptr<Decoder>(decoder);
   }
-  throw Error(ErrorCode::invalid_argument,
-              cat("this is no language model: ", printable(in_words(configuration), 200)),
-              {.where = path, .remedy = "give gpt2, llama or one of its kin with experts"});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("this is not a language model: ", printable(in_words(configuration), 200)),
+      {.where = path, .remedy = "use gpt2, llama or one of its mixture-of-experts variants"});
 }
 
 // Reads a matrix some rows at a time, and writes them in blocks.
@@ -66,9 +68,10 @@ LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options) {
     const std::string name = cat(kModelPrefix, spec.name);
     const TensorInfo* const info = source.values->find(name);
     if (info != nullptr && info->shape != spec.shape) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("the tensor ", in_quotes(name), " has another shape than the model's"),
-                  {.where = path});
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("the tensor ", in_quotes(name), " has a different shape from that of the model"),
+          {.where = path});
     }
     const int64_t rows = spec.shape.size() < 2 ? 1 : spec.shape.front();
     const int64_t cols = rows == 0 ? 0 : spec.count() / rows;
@@ -87,7 +90,7 @@ LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options) {
   }
   for (const NamedBuffer& buffer : model_->buffers()) {
     const TensorInfo* const info = find_buffer(*source.values, buffer.name);
-    if (info == nullptr) continue;  // as it is at the start
+    if (info == nullptr) continue;  // keep the initial values
     source.values->read(info->name, 0,
                         tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)));
   }

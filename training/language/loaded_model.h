@@ -1,4 +1,4 @@
-// A language model with its values in memory, for what needs no training.
+// A language model with its values in memory, for inference and evaluation.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct LoadOptions {
 
 class LoadedModel {
  public:
-  // `path`: what open_model() takes. Throws Error(invalid_argument) for what is no language model,
-  // and where the values do not fit.
+  // `path`: the argument of open_model(). Throws Error(invalid_argument) if it is not a language
+  // model, or the values do not match.
   explicit LoadedModel(const std::string& path, const LoadOptions& options = {});
 
   Decoder& model() { return *model_; }
-  // What make_tokenizer() takes; empty where none came with the model.
+  // The argument for make_tokenizer(); empty if the model has no tokenizer.
   const std::string& tokenizer() const { return tokenizer_; }
-  // The tokens that end a text, as the model says; empty: it does not.
+  // End-of-text tokens of the model; empty if it names none.
   const std::vector<int32_t>& ends() const { return ends_; }
   // Bytes of all parameters, as they are in memory.
   int64_t weight_bytes() const { return weight_bytes_; }

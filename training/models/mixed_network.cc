@@ -28,7 +28,7 @@ void check_sizes(const ImageShape& image, const Layers& layers) {
   require_size("images' width", image.width);
   if (static_cast<double>(layers.size()) > kMostLayers) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", layers.size(), " layers"),
-                {.where = "--widths", .remedy = cat("give at most ", kMostLayers, " layers")});
+                {.where = "--widths", .remedy = cat("use at most ", kMostLayers, " layers")});
   }
   for (const NetworkLayer& layer : layers) {
     const bool is_last = &layer == &layers.back();
@@ -44,26 +44,26 @@ void check_length(const Mix& mix, size_t layers) {
   if (mix.empty() || mix.size() == layers) return;
   constexpr size_t kShown = 32;
   throw Error(ErrorCode::invalid_argument,
-              cat("the mix has ", mix.size(), " layers, and the model ", layers),
+              cat("the mix has ", mix.size(), " layers, but the model has ", layers),
               {.where = mix.size() <= kShown ? cat("--mix ", to_text(mix)) : "--mix",
-               .cause = "the last layer, which makes the classes' logits, counts too",
-               .remedy = cat("give ", layers, " letters")});
+               .cause = "the last layer, which computes the logits, counts as well",
+               .remedy = cat("use ", layers, " letters")});
 }
 
 void check_split(const NetworkLayer& layer, size_t number, LayerSplit split, int ranks) {
   if (split == LayerSplit::domain && !layer.is_convolution()) {
     throw Error(ErrorCode::unsupported, cat("layer ", number, " cannot be domain-parallel (d)"),
                 {.where = "--mix",
-                 .cause = "d divides the height of images, and the layer is fully connected",
-                 .remedy = "give b or m for this layer"});
+                 .cause = "d divides the height of images, but the layer is fully connected",
+                 .remedy = "use b or m for this layer"});
   }
   if (split != LayerSplit::model || layer.outputs >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
               cat("the ", layer.outputs, " outputs of layer ", number, " cannot be divided over ",
                   ranks, " ranks"),
               {.where = "--mix",
-               .cause = "the layer is model-parallel (m), and some ranks would have no output",
-               .remedy = cat("give ", layer.is_convolution() ? "b or d" : "b",
+               .cause = "the layer is model-parallel (m), so some ranks would have no output",
+               .remedy = cat("use ", layer.is_convolution() ? "b or d" : "b",
                              " for this layer, or fewer ranks")});
 }
 
@@ -71,7 +71,7 @@ LayerSplit split_of(const Mix& mix, size_t layer) {
   return mix.empty() ? LayerSplit::model : mix[layer];
 }
 
-// ReLU keeps the variance with this gain (He et al.: Delving deep into rectifiers, 2015).
+// A gain of 2 preserves the variance through ReLU (He et al.: Delving deep into rectifiers, 2015).
 double deviation_of_layer(double gain, int64_t inputs) {
   return std::sqrt(gain / static_cast<double>(inputs));
 }
@@ -82,7 +82,7 @@ ConstTensor input_of(Pass& pass, const ImageShape& shape, const Options& options
   return options.first ? ConstTensor(features_of(pass, shape.size())) : input;
 }
 
-// A MixedConvolution or MixedLayer, and a ReLU behind it.
+// A MixedConvolution or MixedLayer, followed by a ReLU.
 template <typename Layer, typename Options>
 class RectifiedUnit : public Unit {
  public:
@@ -128,9 +128,9 @@ class RectifiedUnit : public Unit {
 using RectifiedConvolution = RectifiedUnit<MixedConvolution, MixedConvolutionOptions>;
 using RectifiedLayer = RectifiedUnit<MixedLayer, MixedLayerOptions>;
 
-// The last layer. Model-parallel, or in deterministic mode: logits are gathered, and each rank has
-// the loss of all samples. Batch-parallel: each rank has the loss of its samples, and the ranks add
-// up two numbers.
+// The last layer. If it is model-parallel, or in deterministic mode, logits are gathered, and each
+// rank has the loss of all samples. If it is batch-parallel, each rank has the loss of its samples,
+// and the ranks sum two numbers.
 class LogitsUnit : public Unit {
  public:
   LogitsUnit(ParameterTable& table, std::string name, const ImageShape& input,

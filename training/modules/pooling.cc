@@ -14,11 +14,11 @@ const Window& checked(PoolingKind kind, const Window& window) {
     throw Error(
         ErrorCode::invalid_argument,
         cat("max pooling by windows of ", window.height, " x ", window.width, " is too large"),
-        {.remedy = "take windows of at most 256 pixels"});
+        {.remedy = "use windows of at most 256 pixels"});
   }
   if (window.dilation != 1) {
     throw Error(ErrorCode::invalid_argument, "pooling by dilated windows is not supported",
-                {.remedy = "take dilation 1"});
+                {.remedy = "use dilation 1"});
   }
   return window;
 }
@@ -107,7 +107,7 @@ Tensor Pooling::backward(Pass& pass, ConstTensor output_gradient, const Saved& s
   return is_all ? pixels : scattered(pass, pixels);
 }
 
-// One window, as large as the whole image, of which this rank has a part.
+// One window of the size of the whole image, of which this rank has a part.
 GlobalAverage::GlobalAverage(const ImageShape& input, const ImageGrid& grid)
     : shape_{.input = grid.own(input),
              .window = {.height = input.height, .width = input.width},

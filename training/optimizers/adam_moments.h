@@ -1,4 +1,4 @@
-// The two moments of the gradient that AdamW and LAMB keep.
+// The two moments of the gradient in AdamW and LAMB.
 #pragma once
 
 #include <cmath>
@@ -12,32 +12,31 @@ namespace tutti::training {
 struct AdamMoments {
   double beta1 = 0.9;     // in [0, 1)
   double beta2 = 0.999;   // in [0, 1)
-  double epsilon = 1e-8;  // of 0 or more; added to the root, not under it
-  // After so many steps the mean of squared gradients stays as it is (1-bit Adam); 0: never.
+  double epsilon = 1e-8;  // 0 or more; added to the root, not under it
+  // Step after which the mean of squared gradients is constant (1-bit Adam); 0: none.
   int64_t frozen_after = 0;
 };
 
-// Forgets within some hundred steps, by which short runs profit: what runs are given unless they
-// say otherwise.
+// Default of runs: forgets within some hundred steps, which suits short runs.
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {
-  schema.add("beta1", moments.beta1, "decay of the mean of gradients");
-  schema.add("beta2", moments.beta2, "decay of the mean of squared gradients");
+  schema.add("beta1", moments.beta1, "decay rate of the mean gradient (first moment)");
+  schema.add("beta2", moments.beta2, "decay rate of the mean squared gradient (second moment)");
   schema.add("eps", moments.epsilon, "term added to the denominator");
   schema.add("frozen_after", moments.frozen_after,
-             "steps after which the mean of squared gradients stays as it is; 0: never");
+             "number of steps after which the second moment is frozen; 0: never");
 }
 
 inline void check_moments(const AdamMoments& moments) {
   const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
   check_option(fraction(moments.beta1), "beta1", moments.beta1, "in [0, 1)");
   check_option(fraction(moments.beta2), "beta2", moments.beta2, "in [0, 1)");
-  check_option(moments.epsilon >= 0, "epsilon", moments.epsilon, "of 0 or more");
-  check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of 0 or more");
+  check_option(moments.epsilon >= 0, "epsilon", moments.epsilon, "of at least 0");
+  check_option(moments.frozen_after >= 0, "frozen_after", moments.frozen_after, "of at least 0");
 }
 
-// What a moment is divided by, since it started at 0.
+// The factor by which a moment that started at 0 is too small.
 inline double bias_correction(double beta, int64_t step) {
   return 1 - std::pow(beta, static_cast<double>(step));
 }
@@ -45,7 +44,7 @@ inline double bias_correction(double beta, int64_t step) {
 inline optimizer_loops::MomentFactors moment_factors(const AdamMoments& moments,
                                                      const StepOptions& options) {
   const bool frozen = moments.frozen_after > 0 && options.step > moments.frozen_after;
-  // Steps that the mean of squared gradients has seen.
+  // Number of steps that have updated the mean of squared gradients.
   const int64_t squared = frozen ? moments.frozen_after : options.step;
   return {
       .gradient = static_cast<float>(options.gradient_factor),

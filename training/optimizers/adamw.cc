@@ -6,7 +6,7 @@ namespace tutti::training {
 
 void check(const AdamWOptions& options) {
   check_moments(options.moments);
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
 Json suited_adamw(const ModelTraits& model) {
@@ -15,7 +15,7 @@ Json suited_adamw(const ModelTraits& model) {
 
 void describe_adamw(Schema& schema, AdamWOptions& options) {
   describe(schema, options.moments);
-  schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+  schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
 }
 
 AdamWStep::AdamWStep(const AdamWOptions& options, const StepOptions& step)

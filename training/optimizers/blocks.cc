@@ -31,7 +31,7 @@ void store(std::span<const float> values, Tensor row, const OwnedPiece& owned, i
   }
 }
 
-// Elements [first, first + count) of a piece, block by block.
+// Visits elements [first, first + count) of a piece, block by block.
 template <typename Visit>
 void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimizer::States states,
                   Visit&& visit) {
@@ -106,8 +106,8 @@ void parallel_pieces(std::span<const OwnedPiece> pieces,
 std::span<const float> as_floats(ConstTensor row, std::span<float> buffer) {
   if (row.dtype == DType::f32 && row.backend == nullptr) return row.values<float>();
   if (row.dtype != DType::f32 && row.dtype != DType::f16 && row.dtype != DType::bf16) {
-    throw Error(ErrorCode::unsupported, cat("optimizers do not read ", name(row.dtype)),
-                {.remedy = "give f16, bf16 or f32"});
+    throw Error(ErrorCode::unsupported, cat("optimizers do not support ", name(row.dtype)),
+                {.remedy = "use f16, bf16 or f32"});
   }
   const std::span<float> floats = buffer.first(static_cast<size_t>(row.cols));
   if (row.backend != nullptr) {

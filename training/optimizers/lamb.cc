@@ -10,10 +10,10 @@ namespace tutti::training {
 
 Lamb::Lamb(const LambOptions& options) : options_(options) {
   check_moments(options.moments);
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
 }
 
-// Two passes over memory: the direction is computed again in the second one, not kept.
+// Two passes over memory: the second recomputes the direction instead of storing it.
 void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                   NormReducer& reducer) {
   const optimizer_loops::Loops& loops = optimizer_loops::loops();
@@ -37,7 +37,7 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
   norms.reduce(reducer);
 
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
-    // Both are 0 for parameters that do not decay.
+    // Both norms are 0 for parameters without weight decay.
     const double w = norms.of_values(block.owned.piece.parameter);
     const double u = norms.of_others(block.owned.piece.parameter);
     const double trust = w == 0 || u == 0 ? 1 : w / u;
@@ -55,7 +55,7 @@ OptimizerKind lamb_kind() {
       },
       [](Schema& schema, LambOptions& options) {
         describe(schema, options.moments);
-        schema.add("weight_decay", options.weight_decay, "of matrices");
+        schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
       });
 }
 

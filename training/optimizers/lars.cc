@@ -11,7 +11,7 @@ namespace tutti::training {
 Lars::Lars(const LarsOptions& options) : options_(options) {
   check_option(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
                "in [0, 1)");
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
   check_option(options.trust_coefficient > 0, "trust coefficient", options.trust_coefficient,
                "above 0");
 }
@@ -27,7 +27,7 @@ void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepO
 
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     const double decay = decays(*block.owned.spec, options_.decay_on) ? options_.weight_decay : 0;
-    // Both are 0 for parameters that do not decay.
+    // Both norms are 0 for parameters without weight decay.
     const double w = norms.of_values(block.owned.piece.parameter);
     const double g =
         norms.of_others(block.owned.piece.parameter) * std::abs(options.gradient_factor);
@@ -49,9 +49,10 @@ OptimizerKind lars_kind() {
         return {{"lr", 1.0}};
       },
       [](Schema& schema, LarsOptions& options) {
-        schema.add("momentum", options.momentum, "share of the last update that is kept");
-        schema.add("weight_decay", options.weight_decay, "of matrices");
-        schema.add("trust_coefficient", options.trust_coefficient, "of each layer's rate");
+        schema.add("momentum", options.momentum, "momentum coefficient");
+        schema.add("weight_decay", options.weight_decay, "weight decay of matrices");
+        schema.add("trust_coefficient", options.trust_coefficient,
+                   "trust coefficient of the layer-wise learning rate");
       });
 }
 

@@ -16,7 +16,7 @@ bool is_hidden_matrix(const ParameterSpec& spec, int units) {
   return spec.shape.size() >= 2 && spec.unit > 0 && spec.unit < units - 1;
 }
 
-// d = (direction of) momentum u + g, as in the header.
+// Updates momentum u, and writes the direction d, as in the header.
 void accelerate(const UpdateBlock& block, float factor, float momentum, bool nesterov,
                 float* direction) {
   float* const u = block.states[0];
@@ -29,7 +29,7 @@ void accelerate(const UpdateBlock& block, float factor, float momentum, bool nes
   }
 }
 
-// X becomes its orthogonal factor, about, times `scale`.
+// Replaces X by approximately its orthogonal factor, times `scale`.
 void orthogonalise(std::span<float> values, int64_t rows, int64_t iterations, double scale) {
   constexpr float kA = 3.4445F;
   constexpr float kB = -4.7750F;
@@ -50,7 +50,7 @@ void orthogonalise(std::span<float> values, int64_t rows, int64_t iterations, do
   const Tensor b = matrix_of(b_values, side);
   const Tensor next = matrix_of(product, rows);
   for (int64_t i = 0; i < iterations; ++i) {
-    // The smaller of X X^T and X^T X: (b A + c A A) X = X (b A' + c A' A').
+    // Uses the smaller of X X^T and X^T X: (b A + c A A) X = X (b A' + c A' A').
     gemm(x, wide ? Transpose::no : Transpose::yes, x, wide ? Transpose::yes : Transpose::no, a);
     gemm(a, Transpose::no, a, Transpose::no, b);
     for (size_t at = 0; at < area; ++at) {
@@ -77,8 +77,8 @@ Muon::Muon(const MuonOptions& options) : options_(options) {
   check_moments(options.moments);
   check_option(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
                "in [0, 1)");
-  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
-  check_option(options.adam_scale >= 0, "Adam's scale", options.adam_scale, "of 0 or more");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of at least 0");
+  check_option(options.adam_scale >= 0, "Adam's scale", options.adam_scale, "of at least 0");
   check_option(options.iterations >= 1 && options.iterations <= 100, "number of iterations",
                static_cast<double>(options.iterations), "from 1 to 100");
 }
@@ -137,13 +137,13 @@ OptimizerKind muon_kind() {
                 {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, MuonOptions& options) {
-        schema.add("momentum", options.momentum, "share of the last update that is kept");
-        schema.add("nesterov", options.nesterov, "look ahead by the momentum");
-        schema.add("iterations", options.iterations, "Newton-Schulz steps");
+        schema.add("momentum", options.momentum, "momentum coefficient");
+        schema.add("nesterov", options.nesterov, "use Nesterov momentum");
+        schema.add("iterations", options.iterations, "number of Newton-Schulz iterations");
         schema.add("adam_scale", options.adam_scale,
-                   "the rate of embeddings, head and vectors, by --lr");
+                   "learning rate of embeddings, output layer and vectors, as a fraction of --lr");
         describe(schema, options.moments);
-        schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+        schema.add("weight_decay", options.weight_decay, "decoupled weight decay of matrices");
       });
 }
 

@@ -11,7 +11,7 @@
 namespace tutti::training {
 namespace {
 
-// What multiplying a matrix by its transpose costs.
+// Cost of a product of the matrix with its transpose.
 double cost_of(const ParameterSpec& spec) {
   const auto rows = static_cast<double>(spec.shape.front());
   const auto all = static_cast<double>(spec.count());
@@ -44,7 +44,7 @@ class Deal {
     return parameters;
   }
 
-  // `exchange` is that of the deal.
+  // `exchange` must be the one that was used for the assignment.
   void compute(MatrixExchange& exchange, std::span<float> values, const MatrixWork& work) {
     std::vector<float> packed = in_order_of_homes(values);
     std::vector<int64_t> sent(pieces_.size());
@@ -69,7 +69,7 @@ class Deal {
   }
 
  private:
-  // The dearest first, each to the owner that has least to do.
+  // Assigns matrices in descending order of cost, each to the least loaded owner.
   void deal(const std::map<int, double>& costs) {
     std::vector<std::pair<int, double>> order(costs.begin(), costs.end());
     std::ranges::stable_sort(order, std::ranges::greater(), &std::pair<int, double>::second);
@@ -83,7 +83,7 @@ class Deal {
 
   size_t home_of(const Piece& piece) const { return homes_.at(piece.parameter); }
 
-  // All pieces of matrices that are computed here, by who has them.
+  // Visits all pieces of matrices that are computed here, by owner.
   template <typename Visit>
   void visit_here(const Visit& visit) const {
     const auto self = static_cast<size_t>(exchange_.self());
@@ -108,7 +108,8 @@ class Deal {
     });
   }
 
-  // Calls visit(where the piece is in `values`, its elements) by home, and then as they are.
+  // Calls visit(offset of the piece in `values`, its elements), ordered by the computing owner,
+  // then in the order of pieces.
   template <typename Visit>
   void visit_own(const Visit& visit) const {
     for (size_t home = 0; home < pieces_.size(); ++home) {
@@ -151,17 +152,17 @@ void require_one_group(const Layout& layout) {
     return;
   }
   throw Error(ErrorCode::unsupported,
-              "an optimizer that works on whole matrices cannot have shards of several groups",
-              {.cause = "some parameters are reduced over other ranks than the rest",
-               .remedy = "take ZeRO stage 0, or another optimizer"});
+              "an optimizer that updates whole matrices cannot have shards of several groups",
+              {.cause = "some parameters are reduced over different ranks",
+               .remedy = "use ZeRO stage 0, or another optimizer"});
 }
 
 void check_whole(const ParameterSpec& spec, std::string_view optimizer) {
   if (spec.slice().is_whole()) return;
   throw Error(ErrorCode::unsupported,
-              cat(optimizer, " works on whole matrices, and ", spec.name, " is cut over the axis ",
-                  name(spec.placement.cut_over())),
-              {.remedy = "take another optimizer"});
+              cat(optimizer, " updates whole matrices, but ", spec.name,
+                  " is sharded over the axis ", name(spec.placement.cut_over())),
+              {.remedy = "use another optimizer"});
 }
 
 PieceValues::PieceValues(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix)
@@ -213,7 +214,8 @@ void compute_whole(std::span<const OwnedPiece> pieces, const IsMatrix& is_matrix
   for (const OwnedPiece& owned : pieces) {
     if (!is_matrix(*owned.spec)) continue;
     if (owned.piece.count != owned.spec->count()) {
-      throw Error(ErrorCode::internal, "an owner has part of a matrix, and nobody to ask for more",
+      throw Error(ErrorCode::internal,
+                  "an owner has part of a matrix and no peers that have the rest",
                   {.where = owned.spec->name});
     }
     const auto count = static_cast<size_t>(owned.piece.count);

@@ -11,7 +11,7 @@
 
 namespace tutti::training {
 
-// A state whose elements are not those of the parameter.
+// A state that is not elementwise.
 struct WholeState {
   std::string name;  // "exp_avg_sq_row"
   std::vector<int64_t> shape;
@@ -19,7 +19,7 @@ struct WholeState {
   int64_t count() const;
 };
 
-// Where the states of the parameters that this owner computes are in one flat array.
+// Offsets of the states of the parameters that this owner computes, in one flat array.
 class WholeStates {
  public:
   struct Place {
@@ -36,10 +36,11 @@ class WholeStates {
 
   int64_t floats() const { return floats_; }
   const std::vector<Place>& places() const { return places_; }
-  // The array: floats() floats, which outlive this.
+  // Sets the array of floats() floats, which must outlive this.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
-  // The states of a parameter, in their order. Throws Error(internal) for one that has none here.
+  // The states of a parameter, in order. Throws Error(internal) for a parameter without states
+  // here.
   std::vector<std::span<float>> of(int parameter) const;
 
  private:

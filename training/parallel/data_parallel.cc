@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Buckets of gradients that a stage without whole ones keeps at once, at most, while their sums are
-// under way: backward waits rather than take more memory.
+// Maximum number of whole gradient buckets that a stage with sharded gradients keeps during their
+// reduction: backward waits rather than use more memory.
 constexpr int kGradientBucketsInFlight = 2;
 
 std::vector<std::vector<int>> parameters_by_unit(Model& model) {
@@ -46,20 +46,20 @@ DataParallel::DataParallel(Model& model, ParameterStorage& storage,
   });
   if (hook_ != nullptr && cut) {
     throw Error(ErrorCode::invalid_argument,
-                "gradients of a model that is cut over the mesh cannot be compressed",
-                {.cause = "what is remembered of a parameter would be of a part of it",
-                 .remedy = "leave compression out"});
+                "compression is not available for a model that is sharded over the mesh",
+                {.cause = "error feedback is kept per parameter, not per shard",
+                 .remedy = "remove the compression"});
   }
   if (options.allow_unused && storage.adds_to_shards()) {
     throw Error(ErrorCode::invalid_argument,
-                "shards of sums cannot be added up where parameters may be unused",
-                {.cause = "ranks would sum buckets in different orders",
-                 .remedy = "leave StorageOptions::shard_sums out"});
+                "sharded gradient accumulation is not available with unused parameters",
+                {.cause = "ranks would reduce buckets in different orders",
+                 .remedy = "clear StorageOptions::shard_sums"});
   }
   if (hook_ != nullptr && storage.options().stage > hook_->last_stage()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
-                {.remedy = "compress with stage 0, or leave compression out"});
+                {.remedy = "use stage 0, or remove the compression"});
   }
   for (size_t unit = 0; unit < unit_buckets_.size(); ++unit) {
     std::vector<int>& buckets = unit_buckets_[unit];
@@ -92,14 +92,14 @@ DataParallel::~DataParallel() {
     try {
       if (std::uncaught_exceptions() > 0 && !std::exchange(aborted, true)) {
         for (Communicator ranks : storage_.groups().ranks) {
-          ranks.abort("training was ended by an error");
+          ranks.abort("training failed with an error");
         }
       }
       state(bucket).gather.wait();
       state(bucket).reduction.wait();
       if (is_hooked(bucket)) hook_->finish(bucket, storage_.gradients(bucket));
     } catch (const std::exception&) {
-      // A call that failed has ended, too.
+      // A call that failed has ended as well.
     }
   }
 }
@@ -120,7 +120,7 @@ void DataParallel::publish_values() {
     if (holds_values()) {
       start_gather(bucket);
     } else if (state(bucket).values == ValueState::present) {
-      storage_.release_values(bucket);  // of the step before
+      storage_.release_values(bucket);  // from the previous step
       state(bucket).values = ValueState::absent;
     }
   }
@@ -187,10 +187,11 @@ void DataParallel::begin_step(int64_t passes) {
 void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   const int64_t most = passes.empty() ? 0 : std::ranges::max(passes);
   if (most > 1 && storage_.options().one_pass) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a step of ", most, " micro-batches a rank, where there is memory for one"),
-                {.cause = "gradients of one micro-batch take less: they are no sums",
-                 .remedy = "leave StorageOptions::one_pass out"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("a step of ", most, " micro-batches per rank, but there is only memory for one"),
+        {.cause = "StorageOptions::one_pass allocates no memory for gradient accumulation",
+         .remedy = "clear StorageOptions::one_pass"});
   }
   keep_shared_uses_apart(passes);
   storage_.zero_gradients();
@@ -198,10 +199,10 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   progress_.begin_step(passes);
 }
 
-// Two units on this rank that use one parameter add up their micro-batches' gradients separately,
-// as they do on two stages of a pipeline: the bits are the same.
+// If two units on this rank use one parameter, adds up their micro-batches' gradients separately,
+// as two pipeline stages do, so that the bits are the same.
 void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
-  // What it takes to add in the same order as two stages of a pipeline, which nobody else needs.
+  // Needed only for deterministic mode: the order of summation of two pipeline stages.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
   const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
   for (size_t use = 0; use < uses.size(); ++use) {
@@ -224,14 +225,14 @@ void DataParallel::before_backward(int unit) {
 void DataParallel::acquire_gradients(int unit) {
   if (storage_.whole_gradients()) return;
   for (const int bucket : buckets_of(unit)) {
-    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);  // of the round before
+    while (std::ranges::count(under_way_, bucket) > 0) finish_first(true);  // earlier round
     if (storage_.gradients(bucket).data != nullptr) continue;
     while (std::ssize(under_way_) >= kGradientBucketsInFlight) finish_first(true);
     storage_.acquire_gradients(bucket);
   }
 }
 
-// Of a bucket that no backward may have reached.
+// Acquires the gradients of a bucket that no backward may have reached.
 void DataParallel::hold_gradients(int bucket) {
   if (storage_.gradients(bucket).data == nullptr) storage_.acquire_gradients(bucket);
 }
@@ -279,7 +280,7 @@ void DataParallel::sum_apart(int parameter, std::span<const Tensor> uses) {
   waited_ += Clock::now() - start;
 }
 
-// The bucket's all-reduce then adds zeros to a sum that is complete.
+// Zeroes all but the first rank's: the bucket's all-reduce then adds zeros to a complete sum.
 void DataParallel::keep_on_first(int parameter) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   if (storage_.ranks_of(bucket).rank() > 0) zero(model_.parameters().at(parameter).gradient);
@@ -317,7 +318,7 @@ void DataParallel::launch(int bucket) {
   if (!options_.overlap) finish_all();
 }
 
-// The one of those under way that was started first.
+// Finishes the reduction in flight that was started first.
 bool DataParallel::finish_first(bool blocking) {
   const int bucket = under_way_.front();
   BucketState& at = state(bucket);
@@ -343,7 +344,7 @@ bool DataParallel::finish_first(bool blocking) {
   return true;
 }
 
-// Buckets are summed in order, so the first that is not done ends the search.
+// Buckets are reduced in order, so the first incomplete one ends the search.
 void DataParallel::poll() {
   while (!under_way_.empty() && finish_first(false)) {
   }
@@ -362,7 +363,7 @@ void DataParallel::finish_gradients() {
                          cat("backward did not reach the parameters ", unused_parameters()),
                          {.where = ranks.describe(ranks.rank()),
                           .cause = "the model's loss does not depend on them in this step",
-                          .remedy = "leave them out of the model, or allow unused parameters"}));
+                          .remedy = "remove them from the model, or allow unused parameters"}));
     }
     for (const int parameter : progress_.missing()) {
       hold_gradients(storage_.layout().slots[static_cast<size_t>(parameter)].bucket);
@@ -389,13 +390,14 @@ void DataParallel::visit_state(StateVisitor& visitor) {
   const std::vector<HookState> states = hook_->states(ranks, storage_.gradient_type());
   if (!states.empty() && !visitor.has(states.front().name)) {
     if (ranks.rank() != 0) return;
-    return log(LogLevel::warning,
-               "the checkpoint was saved without this compression, which begins anew");
+    return log(
+        LogLevel::warning,
+        "the checkpoint was saved without this compression, which restarts without stored errors");
   }
   for (const HookState& state : states) visitor.row(state.name, state.values, state.kind);
 }
 
-// --- what it costs ---
+// --- accounting ---
 
 void DataParallel::wait(Work& work) {
   if (work.test()) return;

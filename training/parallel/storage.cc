@@ -13,13 +13,13 @@ namespace {
 
 void check(const StorageOptions& options) {
   if (options.stage < 0 || options.stage > 3) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no ZeRO stage ", options.stage),
-                {.remedy = "give 0 (plain data parallelism), 1, 2 or 3"});
+    throw Error(ErrorCode::invalid_argument, cat("unknown ZeRO stage ", options.stage),
+                {.remedy = "use 0 (plain data parallelism), 1, 2 or 3"});
   }
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
     throw Error(ErrorCode::invalid_argument,
                 cat("parameters cannot be trained in ", name(options.dtype)),
-                {.remedy = "give f32, bf16 or f16"});
+                {.remedy = "use f32, bf16 or f16"});
   }
 }
 
@@ -111,7 +111,7 @@ Tensor ParameterStorage::own_part_of_gradients(int bucket) const {
   return part_of(bucket, gradients(bucket), owners_[at(layout_.buckets[at(bucket)].group)]);
 }
 
-// Where a parameter lies in its whole bucket; nowhere, if that is not there.
+// View of a parameter in its whole bucket; empty if the bucket is not resident.
 Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
   const Slot& slot = layout_.slots[at(parameter)];
@@ -162,7 +162,7 @@ size_t ParameterStorage::shared_bytes(size_t shared_use) const {
   return static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type());
 }
 
-// If steps are one micro-batch, the memory is taken from the pool for the step.
+// If a step is one micro-batch, the memory is from the pool, for the step.
 void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];

@@ -20,7 +20,7 @@ const Entry& entry_at(const Schedule& schedule, const Site& site) {
   throw Error(ErrorCode::invalid_argument, what,
               {.where = cat("schedule ", schedule.name),
                .cause = cause,
-               .remedy = "correct the function that makes this table"});
+               .remedy = "correct the function that builds this table"});
 }
 
 std::string text(const Schedule& schedule, const Site& site) {
@@ -60,41 +60,41 @@ void record(const Schedule& schedule, std::vector<Site>& sites, const Site& site
     refuse(schedule,
            cat(text(schedule, site), ": ", describe(entry), " was computed already, at ",
                text(schedule, known)),
-           "a doubled entry, or one with the wrong micro-batch or chunk");
+           "a duplicate entry, or an entry with the wrong micro-batch or chunk");
   }
   known = site;
 }
 
-// `later` is there, on the rank of `earlier` and after it.
+// Checks that `later` exists, on the rank of `earlier` and after it.
 void check_follows(const Schedule& schedule, const Site& earlier, const Site& later,
                    const Entry& wanted) {
   if (!later.is_there()) {
     refuse(schedule,
            cat(text(schedule, earlier), ": no rank computes the ", describe(wanted),
                " that belongs to it"),
-           "an entry was left out");
+           "an entry is missing");
   }
   if (later.rank != earlier.rank) {
     refuse(schedule,
-           cat(text(schedule, later), ": what it needs is kept on another rank, by ",
+           cat(text(schedule, later), ": its input is kept on another rank, by ",
                text(schedule, earlier)),
            "a micro-batch goes forward and backward through a chunk on one rank");
   }
   if (later.index < earlier.index) {
     refuse(schedule,
-           cat(text(schedule, later), ": comes before what it needs, ", text(schedule, earlier)),
+           cat(text(schedule, later), ": comes before its input, ", text(schedule, earlier)),
            "two entries in the wrong order");
   }
 }
 
-// Every micro-batch once through every chunk, in each direction.
+// Checks that every micro-batch passes every chunk once in each direction.
 void check_complete(const Schedule& schedule, const Places& places) {
   for (int m = 0; m < schedule.micro_batches; ++m) {
     for (int c = 0; c < schedule.chunks; ++c) {
       const size_t at = schedule.cell({.micro_batch = m, .chunk = c});
       if (!places.forward[at].is_there()) {
         refuse(schedule, cat("no rank computes the ", describe({Kind::forward, m, c})),
-               "an entry was left out");
+               "an entry is missing");
       }
       if (!places.trains) continue;
       check_follows(schedule, places.forward[at], places.backward[at], {Kind::backward, m, c});
@@ -122,8 +122,8 @@ std::string to_string(const Action& action, bool with_chunk) {
   return "?";
 }
 
-// By entry of the rank's row the action that computes it: what is computed is the table, in its
-// order.
+// By entry of the rank's row, the action that computes it; checks that computed entries are the
+// table's, in its order.
 std::vector<int> computing_actions(const Plan& plan, int rank) {
   const std::vector<Entry>& entries = plan.schedule.table[index(rank)];
   const std::vector<Action>& actions = plan.ranks[index(rank)].actions;
@@ -140,7 +140,7 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
              next < entries.size()
                  ? cat("the table has ", to_string(entries[next], true), " here, as entry ", next)
                  : std::string("the table of this rank has ended"),
-             "entries were swapped, or put on another rank");
+             "entries were swapped, or moved to another rank");
     }
     computing.push_back(i);
   }
@@ -149,18 +149,19 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
     refuse(plan,
            cat("rank ", rank, ", at its end: entry ", next, " of the table, the ",
                describe(entries[next]), ", is not computed"),
-           "entries were left out, or put on another rank");
+           "entries are missing, or were moved to another rank");
   }
   return computing;
 }
 
-// After what it needs, if that is made on the same rank (messages: see check_messages()).
+// Checks that an entry follows its input, if that is computed on the same rank (messages: see
+// check_messages()).
 void check_input(const Census& census, const Site& site) {
   const Entry& entry = census.at(site).entry;
   if (!needs_input(census.plan.schedule, entry)) return;
   const Site& input = census.maker(input_of(entry));
   if (input.rank != site.rank || input.index < site.index) return;
-  refuse(census.plan, site, cat("comes before what it needs, ", to_string(census.plan, input)),
+  refuse(census.plan, site, cat("comes before its input, ", to_string(census.plan, input)),
          "two entries were swapped");
 }
 
@@ -205,7 +206,7 @@ void refuse(const Plan& plan, std::string_view what, std::string_view cause) {
   throw Error(ErrorCode::invalid_argument, what,
               {.where = cat("plan of schedule ", plan.schedule.name),
                .cause = std::string(cause),
-               .remedy = "correct the schedule, or whoever changed its plan"});
+               .remedy = "correct the schedule, or the code that changed its plan"});
 }
 
 Census take_census(const Plan& plan) {

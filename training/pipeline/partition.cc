@@ -12,11 +12,11 @@ namespace tutti::training::pipeline {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-constexpr int kMostWorkers = 1024;  // of a level: the search's time grows with their square
+constexpr int kMostWorkers = 1024;  // per level: the search's time grows with their square
 
 double seconds_on(const Link& link, double bytes) { return link.latency + bytes / link.bandwidth; }
 
-// T^k(i -> j, m), of what takes one worker `alone` seconds.
+// T^k(i -> j, m), for a stage that takes one worker `alone` seconds.
 double replicated(double alone, int workers, double parameter_bytes, const Link& link) {
   if (workers == 1) return alone;
   const double sums =
@@ -24,7 +24,7 @@ double replicated(double alone, int workers, double parameter_bytes, const Link&
   return std::max(alone, sums) / workers;
 }
 
-// A number for each run of layers [first, end).
+// A number for each range of layers [first, end).
 class Runs {
  public:
   explicit Runs(size_t layers) : ends_(layers + 1), values_(layers * ends_) {}
@@ -47,7 +47,7 @@ Runs sums(std::span<const Layer> layers, Value value) {
   return runs;
 }
 
-// One level's part of a pipeline: layers [first, end) on so many workers.
+// A stage of one level: layers [first, end) on some workers.
 struct Part {
   size_t first = 0;
   size_t end = 0;
@@ -67,7 +67,7 @@ struct Level {
     return replicated(alone.at(part.first, part.end), part.workers,
                       parameter_bytes.at(part.first, part.end), link);
   }
-  // Of the message from layer end - 1 to layer end, and of its gradient.
+  // Time of the message from layer end - 1 to layer end, and of its gradient.
   double boundary(size_t end) const {
     return 2 * seconds_on(link, static_cast<double>(layers[end - 1].activation_bytes));
   }
@@ -87,7 +87,7 @@ class Pipelines {
     }
   }
 
-  // On as many workers as serve best.
+  // Time with the best number of workers.
   double time(size_t end) const { return at(end, best_workers(end)).time; }
 
   std::vector<Part> parts(size_t end) const {
@@ -140,50 +140,50 @@ class Pipelines {
 
 void check(const char* name, int workers, const Link& link) {
   if (workers < 1 || workers > kMostWorkers) {
-    refuse(cat("there cannot be ", workers, ' ', name),
-           cat("give a number from 1 to ", kMostWorkers));
+    refuse(cat("invalid number of ", name, ": ", workers),
+           cat("use a number from 1 to ", kMostWorkers));
   }
   if (workers == 1) return;
   if (!(link.bandwidth > 0) || !(link.latency >= 0 && std::isfinite(link.latency))) {
     refuse(cat("the links of ", workers, ' ', name, " cannot have a bandwidth of ", link.bandwidth,
                " bytes/s and a latency of ", link.latency, " s"),
-           "give a bandwidth above 0 and a latency of at least 0");
+           "use a bandwidth above 0 and a latency of at least 0");
   }
 }
 
 void check(std::span<const Layer> layers, const Cluster& cluster) {
-  if (layers.empty()) refuse("there are no layers", "give at least one");
+  if (layers.empty()) refuse("there are no layers", "use at least one layer");
   for (const Layer& layer : layers) {
     const double time = layer.forward + layer.backward;
     if (layer.forward >= 0 && layer.backward >= 0 && std::isfinite(time) &&
         layer.activation_bytes >= 0 && layer.parameter_bytes >= 0) {
       continue;
     }
-    refuse(cat("layer ", layer.name, " cannot take ", layer.forward, " s forward and ",
-               layer.backward, " s backward, with ", layer.activation_bytes,
-               " bytes of activations and ", layer.parameter_bytes, " of parameters"),
-           "give finite numbers of at least 0");
+    refuse(cat("layer ", layer.name, " has invalid costs: ", layer.forward, " s forward, ",
+               layer.backward, " s backward, ", layer.activation_bytes, " bytes of activations, ",
+               layer.parameter_bytes, " bytes of parameters"),
+           "use finite numbers of at least 0");
   }
   check("ranks per node", cluster.ranks_per_node, cluster.inside);
   check("nodes", cluster.nodes, cluster.between);
   if (cluster.parameter_memory < 0) {
-    refuse(cat("a rank cannot have room for ", cluster.parameter_memory, " bytes"),
-           "give 0 for any number");
+    refuse(cat("the memory of a rank cannot be ", cluster.parameter_memory, " bytes"),
+           "use 0 for unlimited memory");
   }
 }
 
 [[noreturn]] void refuse_size(std::span<const Layer> layers, const Cluster& cluster) {
   const Layer& largest = *std::ranges::max_element(layers, {}, &Layer::parameter_bytes);
   throw Error(ErrorCode::invalid_argument,
-              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with room for ",
-                  cluster.parameter_memory, " bytes each"),
+              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with ",
+                  cluster.parameter_memory, " bytes of memory each"),
               {.where = "partition",
                .cause = cat("layer ", largest.name, " is the largest, with ",
                             largest.parameter_bytes, " bytes"),
-               .remedy = "give more ranks, or ranks with more memory"});
+               .remedy = "use more ranks, or ranks with more memory"});
 }
 
-// A^0: never, where the parameters do not fit on a rank.
+// A^0: infinite if the parameters do not fit on a rank.
 Runs rank_times(std::span<const Layer> layers, const Runs& parameter_bytes, int64_t memory) {
   Runs times = sums(layers, [](const Layer& layer) { return layer.forward + layer.backward; });
   if (memory == 0) return times;
@@ -212,7 +212,8 @@ Runs parameter_sums(std::span<const Layer> layers) {
               [](const Layer& layer) { return static_cast<double>(layer.parameter_bytes); });
 }
 
-// `workers` of `width` ranks each, of which it takes [first_rank, first_rank + count).
+// Ranks of `workers` workers of `width` ranks each: of each worker [first_rank, first_rank +
+// count).
 std::vector<int> ranks_of(int first_worker, int workers, int width, int first_rank, int count) {
   std::vector<int> ranks;
   for (int worker = first_worker; worker < first_worker + workers; ++worker) {
@@ -249,7 +250,7 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
     for (const Part& inner : Pipelines(ranks, outer.first).parts(outer.end)) {
       Stage stage{static_cast<int>(inner.first), static_cast<int>(inner.end)};
       stage.ranks = ranks_of(node, outer.workers, ranks.workers, rank, inner.workers);
-      // Gradients are summed between nodes when all of the node's stages have them.
+      // Gradients are summed between nodes once all ranks of the node's stage have them.
       stage.time = replicated(ranks.stage(inner), outer.workers,
                               parameter_bytes.at(outer.first, outer.end), nodes.link);
       if (inner.end < outer.end) {

@@ -1,4 +1,4 @@
-// What the options of a run choose.
+// Choices that follow from the options of a run.
 #include <algorithm>
 
 #include "base/error.h"
@@ -68,10 +68,9 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
 
 void check_clients(const TrainOptions& options) {
   if (options.labels_per_client == 0 || options.replica.sync.has_own_values()) return;
-  throw Error(ErrorCode::invalid_argument, "ranks that sum gradients have no data of their own",
+  throw Error(ErrorCode::invalid_argument, "ranks that reduce gradients cannot have separate data",
               {.where = "--labels-per-client",
-               .remedy = "give --sync fedavg:K, or another way in which ranks have values of "
-                         "their own"});
+               .remedy = "use --sync fedavg:K or another method with local updates"});
 }
 
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
@@ -85,13 +84,13 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
   const bool flushes_each =
       pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed;
   if (flushes_each && !tells_late(options.replica)) return step;
-  // What is learned of steps is learned at a flush, and their data are in memory until then.
+  // Results of steps are exchanged at a flush, and their data stay in memory until then.
   constexpr uint64_t kMostSteps = 1024;
   const uint64_t flush_every =
       options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);
   uint64_t last = steps;
   for (const uint64_t every : {flush_every, options.validate_every, options.checkpoint_every}) {
-    // Steps are counted from 1, so a multiple is the last step of its run.
+    // Steps are counted from 1, so a multiple is the last step of its stretch.
     if (every != 0) last = std::min(last, (step + every - 1) / every * every);
   }
   return last;

@@ -19,10 +19,10 @@
 namespace tutti::training {
 namespace {
 
-// The length of the run: more of it is what many are resumed for.
+// Length of the run; resumed runs often extend it.
 constexpr const char* kSamples = "samples";
-// With others of these there is nothing to go on from: tensors would not fit, or steps be counted
-// anew.
+// A run cannot be resumed with other values of these: tensors would not fit, or steps would be
+// counted differently.
 constexpr std::array kFixed = {"model", "optimizer", "batch"};
 
 std::string describe(const std::vector<const DataSet*>& data) {
@@ -36,7 +36,7 @@ std::string describe(const std::vector<const DataSet*>& data) {
   return text;
 }
 
-// What only programs in C++ can say, and what follows from how a run was started.
+// Settings that only C++ programs can choose, and those that follow from how a run was started.
 Json unnamed_settings(const TrainOptions& options) {
   const ReplicaOptions& replica = options.replica;
   Json all = {{"bucket-mb", cat(replica.storage.bucket_elements, " elements, the first ",
@@ -80,7 +80,8 @@ struct Difference {
   Json now;
 };
 
-// Settings that only one has follow from others: beta1 from the optimizer.
+// A setting in only one of the two is ignored: it follows from another, as beta1 from the
+// optimizer.
 std::vector<Difference> differences(const Json& before, const Json& now) {
   std::vector<Difference> found;
   for (const auto& [name, value] : before.items()) {
@@ -91,7 +92,7 @@ std::vector<Difference> differences(const Json& before, const Json& now) {
   return found;
 }
 
-// Of each rank that has other settings than the first; some, where there are many.
+// Lists ranks whose settings differ from the first rank's; at most kMost.
 std::string describe_ranks(const Communicator& communicator,
                            const std::vector<std::string>& texts) {
   constexpr int kMost = 8;
@@ -111,7 +112,7 @@ std::string describe_ranks(const Communicator& communicator,
     }
     if (found.empty()) text += " other settings";
   }
-  if (others > kMost) text += cat("; and so on: ", others, " ranks differ from rank 0");
+  if (others > kMost) text += cat("; in total ", others, " ranks differ from rank 0");
   return text;
 }
 
@@ -125,11 +126,11 @@ void check_may_change(const std::string& name, const Json& saved, const Json& no
     }
   }
   throw Error(ErrorCode::invalid_argument,
-              fixed ? cat("the ", name, " cannot change in a run")
-                    : cat("there is no setting \"", name, "\" of a run"),
+              fixed ? cat("the ", name, " of a run cannot be changed")
+                    : cat("unknown setting \"", name, "\""),
               {.where = "--allow-changed",
-               .remedy = fixed ? "start a new run from the checkpoint's export, with --initial"
-                               : cat("give some of ", names)});
+               .remedy = fixed ? "export the checkpoint and start a new run from it with --initial"
+                               : cat("use some of ", names)});
 }
 
 }  // namespace
@@ -169,8 +170,7 @@ void check_same_everywhere(Communicator& communicator, const RunConfiguration& c
   throw_on_all(communicator, Error(ErrorCode::mismatch, "the ranks do not train the same model",
                                    {.where = who,
                                     .cause = "their data or training options differ",
-                                    .remedy = "give every rank the same files and the same "
-                                              "options"}));
+                                    .remedy = "start every rank with the same files and options"}));
 }
 
 std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
@@ -198,13 +198,12 @@ std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration
     fixed = fixed || std::ranges::find(kFixed, one.name) != kFixed.end();
   }
   if (refused.empty()) return passed;
-  throw Error(
-      ErrorCode::invalid_argument, cat("this would not be the run that was saved: ", refused),
-      {.where = where,
-       .remedy =
-           cat("give the options with which it was trained",
-               fixed ? ", or start a new run in another directory"
-                     : cat(", or say that they change on purpose: --allow-changed ", names))});
+  throw Error(ErrorCode::invalid_argument,
+              cat("the options differ from those of the saved run: ", refused),
+              {.where = where,
+               .remedy = cat("use the options of the saved run",
+                             fixed ? ", or start a new run in another directory"
+                                   : cat(", or allow the change with --allow-changed ", names))});
 }
 
 }  // namespace tutti::training

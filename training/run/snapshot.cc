@@ -30,10 +30,10 @@ const TensorInfo& stored(const TensorSource& source, const std::string& name,
       ErrorCode::invalid_argument,
       cat("the checkpoint's tensor ", name, info == nullptr ? " is missing" : " has another shape"),
       {.cause = "it was saved from another model or with another optimizer",
-       .remedy = "give the options with which it was trained"});
+       .remedy = "use the options of the saved run"});
 }
 
-// Where a number is in the state: "loss_scaler.scale" in {"loss_scaler": {"scale": ...}}.
+// Path of a number in the state: "loss_scaler.scale" in {"loss_scaler": {"scale": ...}}.
 struct Path {
   explicit Path(const std::string& name)
       : first(name.substr(0, name.find('.'))),
@@ -52,8 +52,8 @@ struct Path {
   std::string first, second;
 };
 
-// Where a worker is several ranks, what they keep from step to step to stay together with others is
-// of their own parts of the model.
+// If a worker consists of several ranks, the synchronizers' rows belong to the ranks' own parts of
+// the model, so their names contain the place of the part.
 struct RowName {
   RowName(Replica& replica, const std::string& row) : text(row) {
     if (!row.starts_with("sync.") && !row.starts_with("own.")) return;
@@ -179,7 +179,7 @@ class StateLoader : public StateVisitor {
     source_.read(name, 0, values);
   }
 
-  // An imported model has no optimizer's state: that begins anew.
+  // An imported model has no optimizer state, which then starts from zero.
   bool values_alone = false;
 
  private:
@@ -236,10 +236,10 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
   const Json saved = completed_model(manifest.model);
   if (tensors_of_model(saved) != tensors_of_model(model.configuration())) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the checkpoint is of another model: ", printable(in_words(saved), 400)),
+                cat("the checkpoint contains another model: ", printable(in_words(saved), 400)),
                 {.where = checkpoint.path(),
-                 .cause = cat("the options given here make ", in_words(model.configuration())),
-                 .remedy = "give the model's options as they were when it was saved"});
+                 .cause = cat("the given options define ", in_words(model.configuration())),
+                 .remedy = "use the model options of the saved run"});
   }
   StateLoader loader(replica, checkpoint, manifest.step, manifest.state);
   loader.values_alone = manifest.state.contains(kImportedFrom);
@@ -250,7 +250,7 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
 
 Json load_kept(Replica& replica, KeptState& kept) {
   StateLoader loader(replica, kept, kept.step(), kept.state());
-  replica.visit_state(loader);  // notes down what is wanted
+  replica.visit_state(loader);  // collects the names of what is needed
   kept.fetch();
   replica.visit_state(loader);
   replica.publish();

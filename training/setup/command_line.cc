@@ -14,6 +14,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/setup/help_format.h"
 
 namespace tutti {
 
@@ -21,8 +22,8 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 
-// The words that are suggested for an option's value are the name of a check that finds nothing
-// wrong: CLI11 has no other place for them.
+// Suggested words of an option's value are stored as the name of a check that always passes, since
+// CLI11 has no other place for them.
 constexpr const char* kSuggested = "words:";
 
 std::vector<std::string> suggested(CLI::Option& option) {
@@ -32,17 +33,17 @@ std::vector<std::string> suggested(CLI::Option& option) {
     std::vector<std::string> words = split(name.substr(std::strlen(kSuggested)), ',');
     std::erase(words, "");
     return words;
-  } catch (const CLI::OptionNotFound&) {  // it has no checks
+  } catch (const CLI::OptionNotFound&) {  // no such check
     return {};
   }
 }
 
-// What is wrong with a number, or nothing.
+// Returns why a number is out of range, or "".
 std::string out_of_range(const Option::Range& range, const std::string& word) {
   double number = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (end != word.data() + word.size() || status == std::errc::invalid_argument) {
-    return cat("a number is wanted, not ", in_quotes(word));
+    return cat("expected a number, not ", in_quotes(word));
   }
   if (status == std::errc() && number >= range.low && number <= range.high) return "";
   const bool bounded = range.high < 1e15;
@@ -51,7 +52,7 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
              printable(word, 40));
 }
 
-// Throws CLI::ConversionError, as what is no number does.
+// Throws CLI::ConversionError, as for words that are not numbers.
 template <typename Number>
 bool read(const std::string& word, Number& number) {
   const auto read = parse_number<Number>(word);
@@ -109,7 +110,7 @@ Option add_optional(CLI::App& app, const std::string& names, std::optional<T>& v
   return declared<T>(option->take_last());
 }
 
-// What `work` throws is a problem of the option.
+// Converts an error of `work` into an error of the option.
 template <typename Work>
 void told_of(const std::string& option, const Work& work) {
   try {
@@ -269,7 +270,7 @@ Option Command::add_switch(const std::string& names, std::function<void(bool)> t
     try {
       static_cast<void>(CLI::detail::to_flag_value(word));
       return "";
-    } catch (const std::exception&) {  // of std::stoll: no number, or one beyond 64 bits
+    } catch (const std::exception&) {  // from std::stoll: not a number, or beyond 64 bits
       return cat('"', word, "\" is neither true nor false");
     }
   });
@@ -297,7 +298,9 @@ std::vector<std::string> Command::option_names() const {
 CommandLine::CommandLine(const std::string& what, const std::string& version,
                          const std::string& footer)
     : app_(std::make_unique<CLI::App>(what, "tutti")) {
-  app_->set_version_flag("--version", version);
+  app_->formatter(help_format());
+  app_->set_help_flag("-h,--help", "print this help message and exit");
+  app_->set_version_flag("--version", version, "print the version and exit");
   app_->require_subcommand(0, 1);
   app_->footer(footer);
 }
@@ -330,9 +333,9 @@ int CommandLine::complain(const std::string& problem) const {
   return kWrongUsage;
 }
 
-// What is wrong with the words that were read last; `error` is what CLI11 says of it.
+// Describes the fault of the words read last; `error` is CLI11's message.
 std::string CommandLine::problem(const std::string& error) const {
-  // That a word is unknown says more than that another is missing.
+  // An unknown word is a better explanation than a missing one.
   std::vector<std::string> unknown = app_->remaining(true);
   std::erase(unknown, "--");
   if (unknown.empty()) return error;
@@ -340,7 +343,7 @@ std::string CommandLine::problem(const std::string& error) const {
       std::ranges::find_if(unknown, [](const std::string& word) { return word.starts_with("-"); });
   const bool is_option = option != unknown.end();
   const std::string& word = is_option ? *option : unknown.front();
-  return cat("there is no ", is_option ? "option " : "command or argument ", printable(word),
+  return cat("unknown ", is_option ? "option " : "command or argument ", printable(word),
              suggestion(word));
 }
 
@@ -371,13 +374,13 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   const CLI::App* const command = words.empty() ? nullptr : command_named(words[0]);
   if (command == nullptr) return words;
   std::vector<std::string> read = {words[0]};
-  std::vector<std::string> after_value;  // the rest of what an alias stands for
+  std::vector<std::string> after_value;  // remaining words of an alias
   bool value_follows = false;
   size_t at = 1;
   for (; at < words.size() && words[at] != "--"; ++at) {
     const std::string& word = words[at];
     if (!word.starts_with("-")) {
-      // A program that is started here has options of its own.
+      // A program that is started here has its own options.
       if (command->get_positionals_at_end() && !value_follows) break;
       read.push_back(word);
       read.insert(read.end(), after_value.begin(), after_value.end());
@@ -401,7 +404,7 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   return read;
 }
 
-// The words that an option, or the next argument without a name, is known to take.
+// The known values of an option, or of the next positional argument.
 std::vector<std::string> CommandLine::values_after(const std::vector<std::string>& words) const {
   CLI::App* const command = command_named(words.front());
   const std::string option = words.back();
@@ -447,7 +450,7 @@ std::vector<std::string> CommandLine::completions(const std::vector<std::string>
 
 void CommandLine::read(const std::vector<std::string>& words) {
   std::vector<std::string> own = without_aliases(words);
-  std::ranges::reverse(own);  // as CLI11 takes them
+  std::ranges::reverse(own);  // CLI11 expects them reversed
   app_->parse(std::move(own));
 }
 
@@ -456,7 +459,8 @@ void CommandLine::parse(const std::vector<std::string>& words) {
     read(words);
   } catch (const CLI::ParseError& error) {
     const bool asks = error.get_exit_code() == 0;  // --help and --version
-    throw UsageError(asks ? "only a command line is asked for help" : problem(error.what()));
+    throw UsageError(asks ? "--help and --version are only valid on the command line"
+                          : problem(error.what()));
   }
   if (chosen_) chosen_();
 }

@@ -15,15 +15,16 @@ namespace tutti::training {
 
 namespace {
 
-// The model is one for images of this size and as many classes, or more.
+// Sets the model's image size and its minimum number of classes.
 template <typename Images>
 void match_images(Json& model, const Images& images, const std::string& path) {
   const auto match = [&](const char* name, int64_t size) {
     if (!model.contains(name)) model[name] = size;
     if (model[name] == size) return;
-    throw Error(ErrorCode::invalid_argument,
-                cat("the images' ", name, " is ", size, ", where ", model[name], " is wanted"),
-                {.where = path, .remedy = "give data sets of one size"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the images' ", name, " is ", size, ", not ", model[name], " as in the first data set"),
+        {.where = path, .remedy = "use data sets with images of the same size"});
   };
   match("channels", 1);
   match("height", images.height());
@@ -31,7 +32,7 @@ void match_images(Json& model, const Images& images, const std::string& path) {
   model["classes"] = std::max(model.value("classes", int64_t{2}), images.classes());
 }
 
-// Texts are read as bytes, which a model that came with a tokenizer knows nothing of.
+// Rejects texts, which are read as bytes, for a model with a tokenizer.
 void refuse_texts_of_tokens(const RunOptions& options) {
   const TrainOptions& training = options.training;
   const std::string resumed = options.resume.empty() ? "" : training.checkpoint;
@@ -41,13 +42,13 @@ void refuse_texts_of_tokens(const RunOptions& options) {
     try {
       tokenizer = tokenizer_of(open_model(path));
     } catch (const Error&) {
-      continue;  // there may be nothing yet; else whoever goes on from it tells what is wrong
+      continue;  // there may be no run yet; a fault is reported when the run is resumed
     }
     if (tokenizer.empty()) return;
     throw Error(ErrorCode::invalid_argument,
-                cat("the model in ", path, " has a tokenizer, and texts are read as bytes"),
+                cat("the model in ", path, " has a tokenizer, but text files are read as bytes"),
                 {.where = "--data",
-                 .remedy = cat("make a token file: tutti tokenize --tokenizer ", tokenizer,
+                 .remedy = cat("convert the text: tutti tokenize --tokenizer ", tokenizer,
                                " --data ", options.data.front(), " --out FILE.bin")});
   }
 }
@@ -59,8 +60,8 @@ LoadedData load_data(RunOptions& options) {
   const bool all_are_tokens = std::ranges::all_of(
       options.data, [](const std::string& path) { return path.ends_with(".bin"); });
   if (!options.validation.empty() && !all_are_tokens) {
-    throw Error(ErrorCode::invalid_argument, "--validation goes with token files",
-                {.remedy = "give --data FILE.bin, one or several, or leave --validation out"});
+    throw Error(ErrorCode::invalid_argument, "--validation requires token files",
+                {.remedy = "use --data FILE.bin, or remove --validation"});
   }
   const Inputs inputs = kind_of(options.model).traits.inputs;
   if (are_images(inputs)) {
@@ -79,8 +80,9 @@ LoadedData load_data(RunOptions& options) {
     return loaded;
   }
   if (options.training.document_mask && inputs != Inputs::windows) {
-    throw Error(ErrorCode::invalid_argument, "the model predicts one token: it has no documents",
-                {.where = "--document-mask", .remedy = "leave it out"});
+    throw Error(ErrorCode::invalid_argument,
+                "the model predicts a single token, so it has no document boundaries",
+                {.where = "--document-mask", .remedy = "remove the option"});
   }
   int64_t vocabulary = 256;
   const auto context = completed_model(options.model).at("context").get<int64_t>();
@@ -96,8 +98,8 @@ LoadedData load_data(RunOptions& options) {
       options.data, [](const std::string& path) { return path.ends_with(".bin"); });
   const bool files = count == std::ssize(options.data);
   if (count > 0 && !files) {
-    throw Error(ErrorCode::invalid_argument, "texts and token files cannot be mixed",
-                {.where = "--data", .remedy = "make token files of the texts: tutti tokenize"});
+    throw Error(ErrorCode::invalid_argument, "text files and token files cannot be mixed",
+                {.where = "--data", .remedy = "convert the text files with `tutti tokenize`"});
   }
   if (!files) {
     refuse_texts_of_tokens(options);
@@ -116,7 +118,7 @@ LoadedData load_data(RunOptions& options) {
   } else {
     for (const std::string& path : options.data) {
       TokenFile file(path);
-      // Shards of one data set have one file to validate on.
+      // Shards of one data set share one validation file.
       const bool is_given = !options.validation.empty();
       std::optional<TokenFile> validation;
       if (is_given && loaded.sets.empty()) validation.emplace(options.validation);

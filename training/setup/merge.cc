@@ -13,7 +13,7 @@
 namespace tutti::training {
 namespace {
 
-// One of the two says what the other one does.
+// Alternative settings: giving one replaces the other.
 constexpr std::array<std::pair<const char*, const char*>, 4> kAlternatives = {
     {{"training.steps", "training.epochs"},
      {"training.batch", "training.micro_batches"},
@@ -58,16 +58,16 @@ Json read_configuration_file(const std::string& path) {
   try {
     Json all = Json::parse(file_text(path, FileKind::configuration));
     if (all.is_object()) return all;
-    throw Error(ErrorCode::invalid_argument, cat("an object is wanted, not ", all.words()));
+    throw Error(ErrorCode::invalid_argument, cat("expected an object, not ", all.words()));
   } catch (const Error& error) {
-    throw Error(error.code(), cat("this is no configuration: ", error.what()),
-                {.where = path, .remedy = "give JSON, as --print-config writes it"});
+    throw Error(error.code(), cat("not a configuration: ", error.what()),
+                {.where = path, .remedy = "use JSON in the format of --print-config"});
   }
 }
 
 Json merged(const Json& file, const Json& said) {
   Json all = Json::object();
-  put(all, file);  // its nulls say nothing, as if they were not there
+  put(all, file);  // nulls in the file are ignored
   drop_members_of_other_kinds(all, said, "model", "kind", model_kinds());
   drop_members_of_other_kinds(all, said, "optimizer", "name", optimizer_kinds());
   for (const auto& [one, other] : kAlternatives) {

@@ -24,35 +24,35 @@
 namespace tutti::training {
 namespace {
 
-constexpr uint64_t kValidationTargets = 65536;  // unless --validation-samples says otherwise
+constexpr uint64_t kValidationTargets = 65536;  // default of --validation-samples
 
 void in_range(const char* option, double value, double least, double most) {
   if (value >= least && value <= most) return;
   throw Error(ErrorCode::invalid_argument, cat(option, " cannot be ", value),
-              {.remedy = cat("give a number from ", least, " to ", most)});
+              {.remedy = cat("use a number from ", least, " to ", most)});
 }
 
-// Ranks wait for each other inside of each micro-batch.
+// True if ranks wait for each other inside of each micro-batch.
 bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
 
-// The run's size: steps, samples, micro-batches.
+// Settles the run's size: steps, samples, micro-batches.
 void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   const ModelTraits& traits = kind_of(options.model).traits;
   if (options.is_given("training.batch") && options.micro_batches) {
-    throw Error(ErrorCode::invalid_argument,
-                "both --batch and --micro-batches (--accumulate) were given",
-                {.remedy = "give one: a step has data-parallel ranks x micro-batches x micro-batch "
-                           "samples"});
+    throw Error(
+        ErrorCode::invalid_argument, "both --batch and --micro-batches (--accumulate) were given",
+        {.remedy =
+             "remove one of them; the batch is data-parallel ranks x micro-batches x micro-batch"});
   }
   if (options.epochs && options.steps) {
     throw Error(ErrorCode::invalid_argument, "both --steps and --epochs were given",
-                {.remedy = "give one of them"});
+                {.remedy = "remove one of them"});
   }
   const auto positive = [](const char* what, int64_t value) {
     if (value >= 1) return static_cast<uint64_t>(value);
     throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
-                {.remedy = "give at least 1"});
+                {.remedy = "use at least 1"});
   };
   if (!options.is_given("training.micro_batch")) training.micro_batch = traits.micro_batch;
   if (!options.is_given("training.batch")) training.batch = traits.batch;
@@ -84,46 +84,48 @@ void settle_last_rate(RunOptions& options) {
   if (!options.min_rate) return;
   if (options.is_given("optimizer.final_fraction")) {
     throw Error(ErrorCode::invalid_argument, "both --min-lr and --final-fraction were given",
-                {.remedy = "give one of them"});
+                {.remedy = "remove one of them"});
   }
   if (schedule.decay == LearningRateSchedule::Decay::constant ||
       *options.min_rate > schedule.peak) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("the rate does not fall from ", schedule.peak, " to ", *options.min_rate),
-        {.where = "--min-lr", .remedy = "give a smaller one than --lr, and a schedule that falls"});
+        cat("the learning rate cannot decay from ", schedule.peak, " to ", *options.min_rate),
+        {.where = "--min-lr",
+         .remedy = "use a smaller value than --lr, and a schedule with decay"});
   }
   schedule.final_fraction = *options.min_rate / schedule.peak;
   options.min_rate.reset();
 }
 
-// The second moment stays when the warm-up ends.
+// The second moment is frozen when the warm-up ends.
 void settle_one_bit_adam(RunOptions& options) {
   TrainOptions& training = options.training;
   const std::string name = training.optimizer.at("name");
   if (name != "adamw") {
-    throw Error(ErrorCode::invalid_argument, cat("onebit-adam compresses AdamW's moments"),
+    throw Error(ErrorCode::invalid_argument,
+                cat("onebit-adam requires AdamW, whose moments it compresses"),
                 {.where = "--compression",
                  .cause = cat("the optimizer is ", name),
-                 .remedy = "leave out --optimizer, or compress gradients (sign)"});
+                 .remedy = "remove --optimizer, or compress gradients with --compression sign"});
   }
   if (training.replica.clip) {
-    throw Error(ErrorCode::invalid_argument, "onebit-adam and --clip do not go together",
-                {.cause = "ranks send moments, in which no step's gradients can be scaled down",
-                 .remedy = "leave out --clip"});
+    throw Error(ErrorCode::invalid_argument, "onebit-adam excludes --clip",
+                {.cause = "ranks send moments, from which a step's gradients cannot be scaled",
+                 .remedy = "remove --clip"});
   }
   constexpr uint64_t kWarmUp = 100;
   if (!options.is_given("training.compression_warmup")) training.compression_warmup = kWarmUp;
   if (training.compression_warmup == 0) {
-    throw Error(ErrorCode::invalid_argument, "onebit-adam without a warm-up",
+    throw Error(ErrorCode::invalid_argument, "onebit-adam requires a warm-up",
                 {.where = "--compression-warmup",
-                 .cause = "the second moment would be 0 for good",
-                 .remedy = "give a number of steps above 0"});
+                 .cause = "without it the second moment would remain 0",
+                 .remedy = "use at least 1 step"});
   }
   training.optimizer["frozen_after"] = training.compression_warmup;
 }
 
-// The rate and what else suits the optimizer and the model.
+// Settles the learning rate and defaults that depend on optimizer and model.
 void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flushed) {
   TrainOptions& training = options.training;
   LearningRateSchedule& schedule = training.schedule;
@@ -136,12 +138,12 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
   if (!options.is_given("optimizer.lr")) schedule.peak = suits.at("lr").get<double>();
   if (!(schedule.peak > 0)) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", schedule.peak),
-                {.where = "--lr", .remedy = "give a number above 0"});
+                {.where = "--lr", .remedy = "use a number above 0"});
   }
   const auto batch = static_cast<double>(training.batch);
   const double base = options.base_batch ? static_cast<double>(*options.base_batch) : batch;
   schedule.peak = scaled_rate(schedule.peak, batch, base, options.rate_scaling);
-  options.rate_scaling = BatchScaling::none;  // it is scaled
+  options.rate_scaling = BatchScaling::none;  // already applied
   options.base_batch.reset();
   settle_last_rate(options);
   const bool one_bit = training.compression == Compression::onebit_adam;
@@ -153,20 +155,20 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
 
 void check_is_pipeline_schedule(const std::string& schedule) {
   if (schedule != "cosine" && schedule != "linear" && schedule != "constant") return;
-  throw Error(ErrorCode::invalid_argument, cat("there is no pipeline schedule ", schedule),
+  throw Error(ErrorCode::invalid_argument, cat("unknown pipeline schedule ", schedule),
               {.where = "--schedule",
-               .cause = "it is a schedule of the learning rate",
-               .remedy = cat("give --lr-schedule ", schedule)});
+               .cause = "it is a learning rate schedule",
+               .remedy = cat("use --lr-schedule ", schedule)});
 }
 
-// Says what is wrong with the pipeline before there are ranks.
+// Checks the pipeline before there are ranks.
 void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
   pipeline.schedule = kind.name;
-  // Two chunks a rank, where the model has as many units.
+  // Two chunks per rank, if the model has enough units.
   const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
   if (!options.is_given("parallel.virtual")) pipeline.virtual_stages = has_two ? 2 : 1;
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
@@ -185,29 +187,31 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
     check_patterns(options.training.compression_only, model.parameters().specs());
   }
   if (options.training.measure_cut && mesh.spatial.ranks() > 1) {
-    throw Error(ErrorCode::invalid_argument, "--cut measured and --spatial do not go together",
-                {.cause = "one rank times the model alone, whose images other ranks have tiles of",
-                 .remedy = "leave one of them out, or give the cut in units"});
+    throw Error(ErrorCode::invalid_argument, "--cut measured excludes --spatial",
+                {.cause = "a single rank times the model, but images are tiled over several ranks",
+                 .remedy = "remove one of them, or give the cut in units"});
   }
   if (options.training.measure_cut && synchronizes(options.model)) {
-    throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",
-                {.cause = "one rank times the model alone, whose batch statistics are everybody's",
-                 .remedy = "leave one of them out, or give the cut in units"});
+    throw Error(
+        ErrorCode::invalid_argument, "--cut measured excludes --sync-bn",
+        {.cause = "a single rank times the model, but batch statistics are shared by all ranks",
+         .remedy = "remove one of them, or give the cut in units"});
   }
   if (replica.sync.has_order() && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--sync ", text_of(replica.sync), " and --sync-bn do not go together"),
+                cat("--sync ", text_of(replica.sync), " excludes --sync-bn"),
                 {.cause = "ranks do not wait for each other's batch statistics",
-                 .remedy = "leave one of them out"});
+                 .remedy = "remove one of them"});
   }
-  stragglers_in(options.training.straggler);  // the text can be read
+  stragglers_in(options.training.straggler);  // throws for an invalid text
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
-  // Without a flush in between: a step alone is not late, and is made with any micro-batches.
+  // Without a flush: a single step has no delayed weights, and supports any number of
+  // micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),
                  plans.flushed() ? 1 : 2);
 }
 
-// Where the run begins: anew, or where another one has ended.
+// Settles the start of the run: new, or continued from another run.
 void settle_start(RunOptions& options) {
   TrainOptions& training = options.training;
   training.resume = !options.resume.empty();
@@ -218,32 +222,33 @@ void settle_start(RunOptions& options) {
   if (number) training.resume_step = step;
   const bool word = options.resume == kNewestStep || training.resume_or_new;
   if (training.resume && !number && !word) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no step \"", options.resume, '"'),
-                {.where = "--resume", .remedy = "give a step's number or auto, or leave it out"});
+    throw Error(ErrorCode::invalid_argument, cat("unknown step \"", options.resume, '"'),
+                {.where = "--resume", .remedy = "use a step number or auto, or no value"});
   }
   const auto needs = [&](const char* option, bool given, const char* what, const char* remedy) {
     if (given) throw Error(ErrorCode::invalid_argument, cat(option, what), {.remedy = remedy});
   };
-  const char* directory = "name its directory: --checkpoint DIR";
+  const char* directory = "add --checkpoint DIR";
   const bool has_directory = !training.checkpoint.empty();
-  needs("--resume", training.resume && !has_directory, " needs a checkpoint to go on from",
+  needs("--resume", training.resume && !has_directory, " requires a checkpoint directory",
         directory);
-  needs("--overwrite", training.overwrite && !has_directory, " needs a run to remove", directory);
+  needs("--overwrite", training.overwrite && !has_directory, " requires a checkpoint directory",
+        directory);
   needs("--allow-changed", !training.allow_changed.empty() && !training.resume,
-        " is of a run that is resumed", "give --resume, or leave it out");
+        " applies to resumed runs only", "add --resume, or remove the option");
   if (training.resume && !training.resume_or_new && !training.initial.empty()) {
     throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
-                {.remedy = "give one: where the parameters come from"});
+                {.remedy = "remove one of them; each defines the initial parameters"});
   }
 }
 
-// What cannot be cut over tensor ranks.
+// Rejects options and models that tensor ranks do not support.
 void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.tensor == 1) return;
   if (options.training.compression != Compression::none) {
-    throw Error(ErrorCode::unsupported, "--tp and --compression do not go together",
-                {.cause = "what is remembered of a parameter would be of a part of it",
-                 .remedy = "leave one of them out"});
+    throw Error(ErrorCode::unsupported, "--tp excludes --compression",
+                {.cause = "error feedback is kept per parameter, not per shard",
+                 .remedy = "remove one of them"});
   }
   const auto is_cut = [](const ParameterSpec& spec) {
     return spec.placement.cut_over().has(Axis::tensor);
@@ -251,41 +256,39 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
   if (takes_mix(options) || std::ranges::any_of(model.parameters().specs(), is_cut)) return;
   throw Error(
       ErrorCode::unsupported,
-      cat("a model ", kind_of(options.model).name, " is not cut over tensor ranks"),
-      {.where = "--tp", .remedy = "leave it out, or take gpt2, llama, perceptron or convnet"});
+      cat("model ", kind_of(options.model).name, " does not support tensor parallelism"),
+      {.where = "--tp", .remedy = "remove the option, or use gpt2, llama, perceptron or convnet"});
 }
 
-// Of a sample its tokens, which context ranks deal out.
+// Context ranks divide the tokens of a sample.
 void check_context_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
   throw Error(ErrorCode::unsupported,
-              cat("the samples of a model ", kind_of(options.model).name,
-                  " are not cut over context ranks"),
-              {.where = "--cp", .remedy = "leave it out, or take gpt2 or llama"});
+              cat("model ", kind_of(options.model).name, " does not support context parallelism"),
+              {.where = "--cp", .remedy = "remove the option, or use gpt2 or llama"});
 }
 
-// A grid of ranks shares out the pixels of each image.
+// A grid of ranks divides the pixels of each image.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
-              cat("the samples of a model ", kind_of(options.model).name,
-                  " are not cut over a grid of ranks"),
-              {.where = "--spatial", .remedy = "leave it out, or take resnet or unet"});
+              cat("model ", kind_of(options.model).name, " does not support spatial parallelism"),
+              {.where = "--spatial", .remedy = "remove the option, or use resnet or unet"});
 }
 
-// The experts of a mixture, which ranks share out.
+// Expert-parallel ranks divide the experts of a mixture.
 void check_expert_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.expert == 1) return;
   if (model.expert_load() == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                cat("a model ", kind_of(options.model).name, " has no experts"),
-                {.where = "--ep",
-                 .remedy = "leave it out, or take mixtral, qwen2moe, qwen3moe, olmoe or switch"});
+    throw Error(
+        ErrorCode::unsupported, cat("model ", kind_of(options.model).name, " has no experts"),
+        {.where = "--ep",
+         .remedy = "remove the option, or use mixtral, qwen2moe, qwen3moe, olmoe or switch"});
   }
   if (options.training.compression == Compression::none) return;
-  throw Error(ErrorCode::unsupported, "--ep and --compression do not go together",
-              {.cause = "what is remembered of a parameter would be of one rank's experts",
-               .remedy = "leave one of them out"});
+  throw Error(ErrorCode::unsupported, "--ep excludes --compression",
+              {.cause = "error feedback would cover the experts of one rank only",
+               .remedy = "remove one of them"});
 }
 
 void check_gemm_format(const RunOptions& options) {
@@ -297,9 +300,9 @@ void check_gemm_format(const RunOptions& options) {
               {.where = "--gemm-format", .remedy = "leave it out, or take gpt2, llama or its kin"});
 }
 
-constexpr int64_t kSlices = 8;  // where nobody says otherwise: for 1, 2, 4 and 8 tensor ranks
+constexpr int64_t kSlices = 8;  // default: for 1, 2, 4 and 8 tensor ranks
 
-// Slices are those of a binary tree, of which each tensor rank has a branch.
+// Slices are the leaves of a binary tree, of which each tensor rank has a branch.
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
@@ -312,16 +315,16 @@ void settle_slices(RunOptions& options) {
                         (ranks == 1 || std::has_single_bit(static_cast<uint64_t>(*slices / ranks)));
   if (*slices >= 1 && branches) return;
   throw Error(ErrorCode::invalid_argument,
-              cat(*slices, " slices cannot be shared by ", ranks, " tensor ranks"),
+              cat(*slices, " slices cannot be divided over ", ranks, " tensor-parallel ranks"),
               {.where = "--cut-slices",
-               .cause = "each has a power of two of them",
-               .remedy = cat("give ", fitting)});
+               .cause = "each rank must have a power of two of them",
+               .remedy = cat("use ", fitting)});
 }
 
-// In deterministic mode context ranks compute as tensor ranks that share rows: tokens are cut
-// between layers and gathered inside them, and of each sum a rank has a branch of one tree, whose
-// bits do not tell how many ranks there are. Where the model cannot be cut so, they deal out tokens
-// all the same.
+// In deterministic mode context ranks compute as tensor ranks that share rows: tokens are divided
+// between layers and gathered inside them, and each rank has a branch of every sum's tree, whose
+// bits do not depend on the number of ranks. If the model cannot be cut so, they divide tokens
+// nevertheless.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;
@@ -392,7 +395,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   if (training.compression != Compression::none && replica.storage.stage != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", replica.storage.stage),
-                {.where = "--compression", .remedy = "leave out --compression or --zero"});
+                {.where = "--compression", .remedy = "remove --compression or --zero"});
   }
   const auto bucket = options.bucket_mib * (1 << 20) /
                       static_cast<double>(size_of(gradient_type(training, data_ranks)));

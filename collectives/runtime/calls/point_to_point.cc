@@ -37,7 +37,7 @@ Operation* first_accepting(const OperationQueue& receives, const Signature& mess
   return nullptr;
 }
 
-// What travels in another format is told as what it stands for.
+// A message in another wire format is described by its decoded values.
 MessageInfo describe(int source, const Signature& message) {
   MessageInfo info{
       .source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
@@ -53,25 +53,33 @@ MessageInfo describe(int source, const Signature& message) {
 PointToPoint::PointToPoint(int rank, int size, uint64_t most_kept, Owner owner)
     : rank_(rank),
       owner_(std::move(owner)),
-      outgoing_(static_cast<size_t>(size)),
-      incoming_(static_cast<size_t>(size)),
+      peers_(static_cast<size_t>(size)),
       most_kept_(most_kept) {}
+
+PointToPoint::Peer& PointToPoint::peer(int rank) {
+  std::unique_ptr<Peer>& found = peers_[static_cast<size_t>(rank)];
+  if (!found) {
+    found = std::make_unique<Peer>(rank);
+    used_.push_back(found.get());
+  }
+  return *found;
+}
 
 const Plan* PointToPoint::plan(int peer, bool sends) {
   if (peer == rank_ || peer == kAnySource) return nullptr;
-  const auto at = static_cast<size_t>(peer);
-  std::unique_ptr<Plan>& plan = sends ? outgoing_[at].plan : incoming_[at].plan;
+  Peer& other = this->peer(peer);
+  std::unique_ptr<Plan>& plan = sends ? other.out.plan : other.in.plan;
   if (!plan) {
     Program program;
     program.steps = {sends ? tutti::send({peer}, {tutti::input(0)})
                            : tutti::recv(peer, {tutti::output(0)})};
-    const Shape shape{.ranks = static_cast<int>(outgoing_.size()), .rank = rank_};
+    const Shape shape{.ranks = static_cast<int>(peers_.size()), .rank = rank_};
     plan = std::make_unique<Plan>(make_plan(Collective::send_recv, shape, std::move(program)));
   }
   return plan.get();
 }
 
-// ---- calls that follow others
+// ---- calls with predecessors
 
 bool PointToPoint::is_early(Operation& operation) {
   if (operation.after == nullptr || owner_.may_start(operation)) return false;
@@ -83,7 +91,7 @@ bool PointToPoint::progress_early() {
   bool moved = false;
   OperationQueue waiting(std::move(early_));
   while (Operation* const operation = waiting.pop_front()) {
-    --under_way_;  // counted anew
+    --under_way_;  // incremented again below
     const size_t before = early_.size();
     if (operation->compiled->sends) {
       send(*operation);
@@ -101,7 +109,7 @@ void PointToPoint::send(Operation& operation) {
   ++under_way_;
   if (is_early(operation)) return;
   operation.encode();
-  Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
+  Outgoing& out = peer(operation.peer()).out;
   operation.number = ++out.made;
   if (operation.peer() != rank_) {
     out.calls.push_back(operation);
@@ -111,7 +119,7 @@ void PointToPoint::send(Operation& operation) {
   Operation* const receive = taker_of(message);
   const std::span payload(operation.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
-    // Copied aside unless it is waited for: a rank that blocks here could never receive it.
+    // Copied unless a receive waits for it: a rank that blocks here could never receive it.
     std::unique_ptr<std::byte[]> copy = room_for(message);
     if (copy == nullptr) return owner_.abandoned(operation);
     std::ranges::copy(payload, copy.get());
@@ -124,13 +132,13 @@ void PointToPoint::send(Operation& operation) {
   complete(operation);
 }
 
-bool PointToPoint::progress_sends(int peer) {
-  Outgoing& out = outgoing_[static_cast<size_t>(peer)];
+bool PointToPoint::progress_sends(Peer& to) {
+  Outgoing& out = to.out;
   bool moved = false;
   while (!out.calls.empty() && !owner_.abort.raised()) {
     Operation& operation = *out.calls.front();
     moved |= advance(operation, out.execution);
-    if (!out.execution.done() || !transport_->p2p_sent(peer)) break;
+    if (!out.execution.done() || !transport_->p2p_sent(to.rank)) break;
     out.calls.pop_front();
     complete(operation);
     moved = true;
@@ -142,7 +150,7 @@ bool PointToPoint::progress_sends(int peer) {
 
 OperationQueue& PointToPoint::list_of(const Operation& receive) {
   if (receive.peer() == kAnySource) return from_any_;
-  return incoming_[static_cast<size_t>(receive.peer())].receives;
+  return peer(receive.peer()).in.receives;
 }
 
 void PointToPoint::receive(Operation& operation) {
@@ -158,12 +166,12 @@ void PointToPoint::withdraw(Operation& operation) {
   complete(operation);
 }
 
-// The oldest one that accepts it. Probes that do end; the message is still to be taken.
+// Returns the oldest receive that accepts the message. Matching probes complete; the message is not
+// consumed by them.
 Operation* PointToPoint::taker_of(const Message& message) {
   const Signature signature = decode(message.signature);
   while (true) {
-    Operation* named =
-        first_accepting(incoming_[static_cast<size_t>(message.source)].receives, signature);
+    Operation* named = first_accepting(peer(message.source).in.receives, signature);
     Operation* any = first_accepting(from_any_, signature);
     Operation* taker = named;
     if (named == nullptr || (any != nullptr && any->order < named->order)) taker = any;
@@ -197,14 +205,14 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
   return true;
 }
 
-// For the message that will most likely come: what can be done before it is there.
+// Prepares the receive of the most likely next message before it arrives.
 void PointToPoint::get_ready(Incoming& in) {
   if (in.receives.empty() || in.ready == in.receives.front() || in.receives.front()->probes) return;
   in.ready = in.receives.front();
   in.execution.start(*in.ready, transport_, owner_.received);
 }
 
-// The usual case: exactly what the oldest receive asks for.
+// The common case: the message is exactly what the oldest receive expects.
 bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   if (in.receives.empty() || !from_any_.empty()) return false;
   Operation& receive = *in.receives.front();
@@ -222,9 +230,10 @@ bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   return true;
 }
 
-// Looks at the message that comes next from this source. True if there is somebody to take it.
-bool PointToPoint::match(int source) {
-  Incoming& in = incoming_[static_cast<size_t>(source)];
+// Examines the next message of this source. Returns true if a receive takes it.
+bool PointToPoint::match(Peer& from) {
+  const int source = from.rank;
+  Incoming& in = from.in;
   if (!is_wanted(in)) return false;
   const MessageHeader* const header = transport_->front(source, transport_->lanes());
   if (header == nullptr) {
@@ -250,10 +259,10 @@ bool PointToPoint::match(int source) {
   return true;
 }
 
-bool PointToPoint::progress_from(int source) {
-  Incoming& in = incoming_[static_cast<size_t>(source)];
+bool PointToPoint::progress_from(Peer& from) {
+  Incoming& in = from.in;
   bool moved = false;
-  while (!owner_.abort.raised() && (in.taker != nullptr || match(source))) {
+  while (!owner_.abort.raised() && (in.taker != nullptr || match(from))) {
     Operation& operation = *in.taker;
     if (in.ready == &operation && operation.matched == nullptr) operation.started = true;
     in.ready = nullptr;
@@ -276,28 +285,41 @@ bool PointToPoint::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-bool PointToPoint::progress() {
-  bool moved = !early_.empty() && progress_early();
-  for (int peer = 0; peer < static_cast<int>(outgoing_.size()); ++peer) {
-    if (peer == rank_) continue;
-    const auto at = static_cast<size_t>(peer);
-    if (!outgoing_[at].calls.empty()) moved |= progress_sends(peer);
-    if (is_wanted(incoming_[at])) moved |= progress_from(peer);
+// A receive from any rank is the one case in which all ranks are looked at.
+bool PointToPoint::progress_from_any() {
+  bool moved = false;
+  for (int source = 0; source < static_cast<int>(peers_.size()) && !from_any_.empty(); ++source) {
+    if (source == rank_ || peers_[static_cast<size_t>(source)]) continue;
+    if (transport_->front(source, transport_->lanes()) != nullptr) {
+      moved |= progress_from(peer(source));
+    }
   }
   return moved;
 }
 
-// ---- messages that came before their receives
+bool PointToPoint::progress() {
+  bool moved = !early_.empty() && progress_early();
+  for (size_t i = 0; i < used_.size(); ++i) {  // callbacks may add some
+    Peer& other = *used_[i];
+    if (other.rank == rank_) continue;
+    if (!other.out.calls.empty()) moved |= progress_sends(other);
+    if (is_wanted(other.in)) moved |= progress_from(other);
+  }
+  if (!from_any_.empty() && transport_ != nullptr) moved |= progress_from_any();
+  return moved;
+}
 
-// Null, and the end of the communicator, where there is none.
+// ---- messages that arrived before their receives
+
+// Returns null, and aborts the communicator, if memory runs out.
 std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
   const Signature signature = decode(message.signature);
   try {
     return std::make_unique_for_overwrite<std::byte[]>(bytes_of(signature));
   } catch (const std::bad_alloc&) {
     owner_.failed(Error(ErrorCode::system,
-                        cat("there is no memory to keep a message, ", to_string(signature),
-                            ", of rank ", message.source, " that came before its receive"),
+                        cat("no memory is left to buffer a message from rank ", message.source,
+                            " that arrived before its receive: ", to_string(signature)),
                         {.remedy = "receive messages in the order in which they are sent"}));
     return nullptr;
   }
@@ -310,14 +332,14 @@ bool PointToPoint::is_awaited(const OperationQueue& receives) {
   return false;
 }
 
-// A single message may be longer than the limit, and the library's own are short.
+// A single message may exceed the limit, and the library's own messages are short.
 bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
   const Signature signature = decode(message.signature);
   return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||
          is_awaited(in.receives) || is_awaited(from_any_);
 }
 
-// Received by an operation of its own into memory of its own.
+// An internal operation receives the message into its own memory.
 bool PointToPoint::keep(const Message& message) {
   const Signature signature = decode(message.signature);
   std::unique_ptr<std::byte[]> payload = room_for(message);
@@ -331,11 +353,11 @@ bool PointToPoint::keep(const Message& message) {
   operation.begin();
   operation.output = kept.payload.get();
   operation.number = message.call;
-  incoming_[static_cast<size_t>(message.source)].taker = &operation;
+  peer(message.source).in.taker = &operation;
   return true;
 }
 
-// True if a message that is kept is the receive's: its own order decides.
+// Returns true if a buffered message matches the receive, in its order of arrival.
 bool PointToPoint::found_kept(Operation& receive) {
   for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
     const Signature signature = decode(kept->message.signature);
@@ -373,7 +395,7 @@ void PointToPoint::deliver(std::list<Kept>::iterator kept) {
   complete(receive);
 }
 
-// ---- ends
+// ---- completion
 
 void PointToPoint::complete(Operation& operation) {
   --under_way_;
@@ -384,11 +406,11 @@ void PointToPoint::abandon() {
   const auto end = [&](OperationQueue& calls) {
     while (Operation* const operation = calls.pop_front()) owner_.abandoned(*operation);
   };
-  for (Outgoing& out : outgoing_) end(out.calls);
-  for (Incoming& in : incoming_) {
-    end(in.receives);
-    in.ready = nullptr;
-    if (in.taker != nullptr) owner_.abandoned(*std::exchange(in.taker, nullptr));
+  for (Peer* const other : used_) {
+    end(other->out.calls);
+    end(other->in.receives);
+    other->in.ready = nullptr;
+    if (other->in.taker != nullptr) owner_.abandoned(*std::exchange(other->in.taker, nullptr));
   }
   end(from_any_);
   end(early_);
@@ -406,7 +428,7 @@ std::vector<Want> PointToPoint::wants(const Operation& operation) const {
   if (operation.peer() != kAnySource) return {{operation.peer(), lane, sends}};
   if (operation.matched) return {{operation.received.source, lane, false}};
   std::vector<Want> wants;
-  for (int peer = 0; peer < static_cast<int>(incoming_.size()); ++peer) {
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     if (peer != rank_) wants.push_back({peer, lane, false});
   }
   return wants;

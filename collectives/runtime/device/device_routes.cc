@@ -13,7 +13,7 @@ namespace tutti::internal {
 
 DeviceRoutes::DeviceRoutes(int device, Means means) : device_(device), means_(std::move(means)) {}
 
-// An abort that came while this was made has stopped the rest.
+// If an abort arrived while this was created, it has stopped the other members only.
 template <typename Pointer>
 void DeviceRoutes::keep(Pointer& member, Pointer made) {
   {
@@ -23,7 +23,7 @@ void DeviceRoutes::keep(Pointer& member, Pointer made) {
   if (const std::optional<Error> error = means_.aborted()) stop(*error);
 }
 
-// ---- what the routes need
+// ---- resources of the routes
 
 void DeviceRoutes::make_kernels() {
   tried_kernels_ = true;
@@ -40,7 +40,7 @@ void DeviceRoutes::make_kernels() {
   } catch (const Error& error) {
     if (means_.aborted()) throw;
     log(LogLevel::warning,
-        cat("calls on device memory go through the host's memory: ", error.what()));
+        cat("calls on device memory are staged through host memory: ", error.what()));
     return;
   }
   keep(kernels_, std::move(made));
@@ -117,7 +117,7 @@ std::string DeviceRoutes::algorithm_of(const DeviceRequest& call) {
   return route == Route::by_hosts ? "by_hosts" : "staged";
 }
 
-// ---- the end
+// ---- shutdown
 
 DeviceRoutes::Remains DeviceRoutes::end() {
   Remains remains;
@@ -126,7 +126,7 @@ DeviceRoutes::Remains DeviceRoutes::end() {
       act();
     } catch (const Error& error) {
       remains.drained = false;
-      log(LogLevel::warning, cat("a GPU's calls have not ended: ", error.what()));
+      log(LogLevel::warning, cat("the calls of a GPU did not complete: ", error.what()));
     }
   };
   attempt([&] {

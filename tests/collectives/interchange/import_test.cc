@@ -1,4 +1,4 @@
-// Files as algorithms of the catalogue.
+// Tests the import of files as algorithms of the catalogue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(MscclImport, IsAnAlgorithmOfTheCatalogue) {
   EXPECT_EQ(algorithm.supports({.ranks = 3}), "it is for 2 ranks");
 }
 
-// Where results pass through scratch on their way, each rank divides its own.
+// If results pass through scratch on their way, each rank divides its own.
 TEST(MscclImport, MeansAreSharedWhereThatIsProved) {
   Xml through_scratch("allreduce", 2, 1);
   through_scratch.gpu(1, 0, 0).tb(1, 1).step("s", "i0", "s0").step("r", "s0", "i0");
@@ -115,7 +115,7 @@ TEST(ImportRings, AreAnAllReduceOverAllOfThem) {
 TEST(ImportRings, RefusesWhatIsNoRing) {
   for (const auto& [text, problem] : std::vector<std::pair<std::string, std::string>>{
            {"{}", "rings"},
-           {R"({"rings": []})", "no ring"},
+           {R"({"rings": []})", "no rings"},
            {R"({"rings": [[0, 1], [0, 1, 2]]})", "rings[1] has 3 ranks"},
            {R"({"rings": [[0, 2]]})", "rank 2 of 2"},
            {R"({"rings": [[0, 0]]})", "rank 0 twice"},

@@ -1,4 +1,4 @@
-// `tutti chaos --hosts`: network namespaces that are kept apart in silence, or lost.
+// Tests `tutti chaos --hosts`: network namespaces that are partitioned silently, or lost.
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@ class ChaosHosts : public TwoHosts {
     words.insert(words.end(), command.begin(), command.end());
     return start(words, {{"TUTTI_RSH", "ip netns exec"}}).finish();
   }
-  // Of one trial with these faults.
+  // Returns the plan of one trial with these faults.
   std::string plan(const std::string& faults) const {
     return write("plan", cat(R"({"trials":[{"faults":[)", faults, "]}]}"));
   }
@@ -78,7 +78,7 @@ TEST_F(ChaosHosts, AHostThatIsLostIsSurvivedByTheOther) {
   EXPECT_THAT(result.out, ContainsRegex("planned +1 +0 +1 "));
 }
 
-// The first run of the command says it once, and the next one twice.
+// The command's first run reports it once, the next one twice.
 TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
   const std::string count = path("count");
   const std::string script =
@@ -88,10 +88,10 @@ TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
       chaos({"--plan", plan(drop(R"("at_ms":10,"for_ms":5000)")), "--same-output", "finished"},
             {"sh", "-c", script});
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.out, HasSubstr("'finished' comes 2 times and not 1"));
+  EXPECT_THAT(result.out, HasSubstr("'finished' occurs 2 times instead of 1"));
 }
 
-// While it lasts the hosts send to an address that nobody has; the second run waits to see that.
+// During the partition the hosts send to an unused address; the second run waits to see the change.
 TEST_F(ChaosHosts, NothingIsLeftOfAPartition) {
   const std::string ran = path("ran");
   const std::string silent =
@@ -136,11 +136,11 @@ TEST_F(ChaosHosts, WhatIsNoHostIsRefused) {
     EXPECT_NE(result.code, 0);
     EXPECT_THAT(result.err, HasSubstr(why));
   };
-  refuse(R"({"kind":"drop","hosts":["x","y"],"at_ms":1})", "x is not among them");
-  refuse(R"({"kind":"drop","hosts":["x"],"at_ms":1})", "a drop is of 2 hosts");
-  refuse(R"({"kind":"lose","hosts":["x","y"],"at_ms":1})", "a lose is of 1 hosts");
-  refuse(R"({"kind":"drop","hosts":["x","y"],"message":1})", "there is no such fault");
-  EXPECT_THAT(run({"chaos", "--faults", "lost", "--", "true"}).err, HasSubstr("need --hosts"));
+  refuse(R"({"kind":"drop","hosts":["x","y"],"at_ms":1})", "x is missing or repeated");
+  refuse(R"({"kind":"drop","hosts":["x"],"at_ms":1})", "a drop strikes 2 hosts");
+  refuse(R"({"kind":"lose","hosts":["x","y"],"at_ms":1})", "a lose strikes 1 hosts");
+  refuse(R"({"kind":"drop","hosts":["x","y"],"message":1})", "at_ms");
+  EXPECT_THAT(run({"chaos", "--faults", "lost", "--", "true"}).err, HasSubstr("--hosts"));
   EXPECT_THAT(run({"chaos", "--faults", "lost", "--hosts", "no-such-host,other", "--", "true"}).err,
               HasSubstr("no-such-host"));
 }

@@ -1,5 +1,5 @@
-// `tutti doctor` on hosts with a real fault each: two network namespaces with a cable between them,
-// or this host twice, reached by a script in the place of ssh.
+// Tests `tutti doctor` on hosts with one real fault each: two connected network namespaces, or this
+// host twice, reached by a script in place of ssh.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -53,14 +53,14 @@ std::string state(const Json& report, const std::string& check) {
   return "";
 }
 
-// Of errors only: neighbours on this machine may well make a link slow.
+// Checks errors only: other load on this machine may make a link slow.
 void expect_no_errors(const Json& report) {
   EXPECT_EQ(report["ok"], true) << report["findings"];
   for (const char* check : {"job", "known answers"}) EXPECT_EQ(state(report, check), "ok") << check;
 }
 
-// A remote shell that does `script` before it starts the program, in which `host` is the host, and
-// `program` may be changed.
+// Writes a remote shell that runs `script` before the program; `host` is the host, and `program`
+// may be changed.
 std::string write_shell(const std::string& path, const std::string& script,
                         const std::string& way) {
   std::ofstream(path) << "#!/bin/sh\nhost=$1\nprogram=$2\nshift 2\n"
@@ -69,7 +69,7 @@ std::string write_shell(const std::string& path, const std::string& script,
   return path;
 }
 
-// This host alone, or twice, under the names "one" and "two".
+// This host alone, or twice under the names "one" and "two".
 class Doctor : public Cli {
  protected:
   struct Outcome {
@@ -97,7 +97,7 @@ TEST_F(Doctor, OfThisHost) {
   const auto [report, result] = examine({});
   expect_no_errors(report);
   EXPECT_THAT(result.out, AllOf(HasSubstr("ok       hosts"), HasSubstr("no errors"),
-                                HasSubstr("data over TCP is in the clear (TUTTI_ENCRYPT=auto)")));
+                                HasSubstr("data over TCP is unencrypted (TUTTI_ENCRYPT=auto)")));
   EXPECT_THAT(result.err, IsQuiet());
   EXPECT_EQ(state(report, "connections"), "skipped");
   ASSERT_EQ(report["pairs"].size(), 2u);
@@ -120,7 +120,7 @@ TEST_F(Doctor, OfTwoHosts) {
 
 TEST_F(Doctor, NamesAHostThatIsDown) {
   const Json report = examine_twice("[ $host = two ] && { echo no route >&2; exit 255; }").report;
-  expect_finding(report, "hosts", "error", "two", "and said: no route");
+  expect_finding(report, "hosts", "error", "two", "its output: no route");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
@@ -161,7 +161,8 @@ TEST_F(Doctor, NamesARendezvousFileOfAnotherJob) {
     std::ofstream(file + ".rank0") << "tutti-rendezvous-1 127.0.0.1 " << other.port << "\n";
     expect_finding(examine({}, environment).report, "rendezvous", "error", file, "another job");
   }
-  expect_finding(examine({}, environment).report, "rendezvous", "warning", file, "nobody listens");
+  expect_finding(examine({}, environment).report, "rendezvous", "warning", file,
+                 "no process listens");
   EXPECT_THAT(read(file + ".rank0"), HasSubstr("tutti-rendezvous-1")) << "it is not the doctor's";
 }
 
@@ -188,12 +189,12 @@ TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
   }
   const std::string file = write("file", "no model");
   expect_finding(examine({}, {{"TUTTI_TUNE_FILE", file}}).report, "settings", "warning", "",
-                 "it is no cost model");
+                 "it is not a cost model");
   expect_finding(examine({}, {{"TUTTI_REPORT", path("nowhere")}}).report, "settings", "warning", "",
-                 "there is no such directory");
+                 "does not exist");
 }
 
-// The other host's program is a copy in which the version is another.
+// The other host's program is a copy with another version.
 TEST_F(Doctor, NamesTwoVersions) {
   std::string pattern;
   for (const char c : std::string(kVersion)) pattern += c == '.' ? "\\." : std::string(1, c);
@@ -261,7 +262,7 @@ class DoctorOfNetwork : public TwoHosts {
     EXPECT_EQ(result.code, report["ok"] == true ? 0 : 1) << result.err;
     return report;
   }
-  // False where this machine cannot do that to a network.
+  // Returns false if this machine does not support the change of the network.
   static bool spoil(const std::string& script) {
     return shell("set -e; PATH=$PATH:/usr/sbin:/sbin\n" + script).code == 0;
   }
@@ -273,7 +274,7 @@ TEST_F(DoctorOfNetwork, FindsNothingOnAGoodOne) {
   for (const char* check : {"interfaces", "connections", "MTU", "clock"}) {
     EXPECT_EQ(state(report, check), "ok") << check;
   }
-  // Both ways on each host and between the two.
+  // Both directions on each host and between the two.
   EXPECT_EQ(report["pairs"].size(), 6u);
 }
 
@@ -284,14 +285,14 @@ TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongAtOneEnd) {
 }
 
 TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongOnTheWay) {
-  // A token bucket lets nothing pass that is larger than itself.
+  // A token bucket passes nothing larger than itself.
   if (!spoil(cat("ip netns exec ", a_,
                  " tc qdisc add dev cable root tbf rate 1gbit burst 1400 latency 50ms"))) {
     GTEST_SKIP() << "no token buckets here";
   }
   const Json report = examine();
   expect_finding(report, "MTU", "error", a_ + " (10.199.0.1) to " + b_,
-                 "packets of 1500 bytes, which both interfaces take, get lost");
+                 "packets of 1500 bytes, which both interfaces accept, are lost");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
@@ -312,7 +313,7 @@ TEST_F(DoctorOfNetwork, NamesAMissingRoute) {
   ASSERT_TRUE(spoil("ip -n " + b_ + " route del 10.199.0.0/24"));
   const Json report = examine();
   expect_finding(report, "connections", "error", b_, "Network is unreachable");
-  EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route there on " + b_));
+  EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route to it on " + b_));
   int errors = 0;
   for (const Json& one : report["findings"]) errors += one["severity"] == "error" ? 1 : 0;
   EXPECT_EQ(errors, 1) << report["findings"];
@@ -332,7 +333,7 @@ TEST_F(DoctorOfNetwork, NamesAnInterfaceThatIsNotThere) {
 TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json loopback = examine({{"TUTTI_INTERFACE", "lo"}});
   expect_finding(loopback, "interfaces", "error", "127.0.0.1", "cannot connect");
-  // A second one, of a network that the other host is not in.
+  // A second address in a network that the other host is not in.
   ASSERT_TRUE(spoil(cat("for host in ", a_, " ", b_,
                         "; do ip -n $host link add other type veth peer name far; "
                         "ip -n $host link set other up; ip -n $host link set far up; done; ip -n ",
@@ -341,7 +342,7 @@ TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json report = examine({{"TUTTI_INTERFACE", "other"}});
   expect_finding(report, "interfaces", "error", "10.198.", "cannot connect");
   EXPECT_THAT(text(finding(report, "interfaces"), "cause"),
-              HasSubstr("TUTTI_INTERFACE=other chose this network"));
+              HasSubstr("TUTTI_INTERFACE=other selected this network"));
 }
 
 TEST_F(DoctorOfNetwork, NamesASlowLink) {
@@ -352,7 +353,7 @@ TEST_F(DoctorOfNetwork, NamesASlowLink) {
   }
   if (!spoil(script)) GTEST_SKIP() << "links cannot be made slow here";
   const Json report = examine();
-  // Neighbours on this machine may make ways within a host slow, too.
+  // Other load on this machine may also make paths within a host slow.
   bool named = false;
   for (const Json& one : report["findings"]) {
     if (one["check"] != "links") continue;

@@ -1,4 +1,4 @@
-// `tutti pipeline`: schedules shown, priced, drawn and proved.
+// Tests `tutti pipeline`: schedules shown, priced, drawn and proved.
 #include <cmath>
 #include <pugixml.hpp>
 #include <string>
@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 
 class Pipeline : public Cli {
  protected:
-  // Of one schedule, with these further words.
+  // Returns the numbers of one schedule with these additional arguments.
   Json numbers(Words arguments) const {
     const std::string file = path("numbers.json");
     arguments.insert(arguments.begin(), "pipeline");
@@ -164,8 +164,8 @@ TEST_F(Pipeline, SaysWhatIsWrong) {
   expect_refused({"1f2b", "-p", "4", "-m", "4"}, "1f1b");
   expect_refused({"chimera", "-p", "3", "-m", "4"}, "even number of ranks");
   expect_refused({"1f1b", "-p", "0", "-m", "4"}, "at least one rank");
-  expect_refused({"1f1b", "-p", "4", "-m", "4", "-v", "2"}, "take interleaved");
-  expect_refused({"1f1b", "-p", "4", "-m", "4", "--accumulate", "2"}, "leave --accumulate out");
+  expect_refused({"1f1b", "-p", "4", "-m", "4", "-v", "2"}, "interleaved");
+  expect_refused({"1f1b", "-p", "4", "-m", "4", "--accumulate", "2"}, "remove --accumulate");
   expect_refused({"pipedream", "-p", "4", "-m", "4", "--accumulate", "3"}, "updates of 3");
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--forward", "1,2"}, "2 costs for forward");
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--message", "-1"}, "-1");
@@ -177,7 +177,7 @@ TEST_F(Pipeline, SaysWhatIsWrong) {
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--max-ranks", "4"}, "requires --prove");
 }
 
-// A sleep is never too short, so that no step can be below the simulated one.
+// A sleep is never too short, so no step can be faster than simulated.
 TEST_F(Pipeline, MeasuresWithRanksThatSleep) {
   for (const std::string schedule : {"1f1b", "zb-h2", "chimera", "pipedream-2bw"}) {
     SCOPED_TRACE(schedule);

@@ -1,4 +1,4 @@
-// `tutti explain`, and what `tutti tune` refuses to do.
+// Tests `tutti explain`, and the errors of `tutti tune`.
 #include <algorithm>
 #include <fstream>
 #include <regex>
@@ -62,7 +62,7 @@ TEST_F(Prices, ExplainTellsHowAKernelRunsACall) {
                              ContainsRegex(" one_shot .* lines "),
                              ContainsRegex("hierarchical .*out: does not run on 8 ranks"),
                              ContainsRegex("What bounds .*: the link of a GPU, (9[0-9]|100)%")));
-  // The barrier has one size, and all others a ladder of them.
+  // The barrier has one size, all other collectives a range of them.
   const Result all = run({"explain", "all_gather", "-n", "4", "--gpu", "a100"}, kDefaults);
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(ContainsRegex("\n +8  .* lines "),
@@ -134,9 +134,9 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "al_reduce"}, "use one of all_reduce");
   expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "is of 5 ranks in all");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "from 1 on, not 0");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "behind a comma");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "has 5 ranks in total");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "of at least 1, not 0");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "2,2,");
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
   expect_refused({"explain", "all_reduce", "--gpu", "h1000"}, "a100, h100");
   expect_refused({"explain", "all_reduce", "--gpu", "h100", "--group", "2"}, "--gpu excludes");
@@ -153,7 +153,7 @@ TEST_F(Prices, ExplainPricesEveryTransport) {
   EXPECT_LT(price("shm+ofi"), price("ofi"));
 }
 
-// As a job would.
+// As a job would choose.
 TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
   CostModel model = CostModel::defaults();
   const std::string file = path("costs.json");
@@ -177,22 +177,22 @@ TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
 
 // Before anything is measured.
 TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
-  expect_refused({"tune"}, "name a file with --json");
+  expect_refused({"tune"}, "--json FILE");
   expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
 }
 
-// A signal ends the measuring, and the numbers that were measured are kept.
+// A signal ends the measurement, and the numbers measured so far are kept.
 TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
   const std::string file = path("kept.json");
   const std::string said = path("said");
-  // It is interrupted when the second class of paths has its turn.
+  // It is interrupted during the second class of paths.
   const std::string script =
       cat(tutti(), " tune --json ", file, " 2> ", said, " & pid=$!; until grep -q 'measuring tcp' ",
           said, " || ! kill -0 $pid; do sleep 0.1; done; kill -TERM $pid; wait $pid");
   const Result result = start_program({"sh", "-c", script}).finish();
   EXPECT_EQ(result.code, 143) << read(said);
   EXPECT_THAT(result.out, HasSubstr(cat("are in ", file)));
-  EXPECT_THAT(read(said), AllOf(HasSubstr("s left"), HasSubstr("interrupted: what was measured")));
+  EXPECT_THAT(read(said), AllOf(HasSubstr("s left"), HasSubstr("interrupted")));
   EXPECT_NE(Json::parse(read(file)).find("shm"), nullptr);
 }
 

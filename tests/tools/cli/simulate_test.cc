@@ -1,4 +1,4 @@
-// `tutti simulate`: its table, its JSON, and what it says of mistakes.
+// Tests `tutti simulate`: its table, its JSON and its errors.
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -48,7 +48,7 @@ TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
   EXPECT_THAT(all.out, AllOf(HasSubstr(">"), HasSubstr("ring"), HasSubstr("double_binary_tree")));
 }
 
-// As `tutti explain --gpu` prices them, whose numbers these are.
+// The numbers are those of `tutti explain --gpu`.
 TEST_F(Simulate, KnowsClassesOfGpus) {
   const std::map<std::string, double> busbw = {{"a100", 240}, {"h100", 370}, {"mi300x", 48}};
   for (const auto& [gpu, expected] : busbw) {
@@ -102,7 +102,7 @@ TEST_F(Simulate, PredictsOnClustersAsExplainDoes) {
               HasSubstr("--cluster excludes --gpu"));
 }
 
-// A file of `tutti tune` in the place of a cluster's.
+// A file of `tutti tune` in place of a cluster file.
 TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
   CostModel machine = CostModel::defaults();
   machine.cores = 4;
@@ -130,10 +130,10 @@ TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
     EXPECT_NEAR(std::log(ratio) / 1.645, deviation, 1e-9);
   }
   EXPECT_THAT(run({"simulate", "all_reduce", "--cluster", file, "--slow", "link0:2"}).err,
-              HasSubstr("is a machine's file"));
+              HasSubstr("a file of `tutti tune`"));
 }
 
-// What is named is played on the cluster's network, over a card of each GPU.
+// A named algorithm is simulated on the cluster's network, with one card per GPU.
 TEST_F(Simulate, PlaysOurProgramsOnClusters) {
   const std::string json = path("rings.json");
   const Result result = run({"simulate", "all_reduce", "--cluster", "p5:4", "--bytes", "1G",
@@ -153,7 +153,7 @@ TEST_F(Simulate, UsesAllLinksOfMeshesAndTori) {
   }
 }
 
-// A round of what is too long to be played stands for all.
+// One round represents all rounds of a program too long to simulate.
 TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
   const std::string json = path("large.json");
   for (const auto& [collective, algorithm] :
@@ -161,14 +161,14 @@ TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
     const Result result = run({"simulate", collective, "--topology", "fat-tree:hosts=12500,gpus=8",
                                "--bytes", "64M", "--algorithm", algorithm, "--json", json});
     ASSERT_EQ(result.code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("one round was"));
+    EXPECT_THAT(result.out, HasSubstr("one round"));
     const Json object = Json::parse(read(json));
     EXPECT_GT(object["time_us"].get<double>(), 0);
     EXPECT_GE(object["messages"].get<int64_t>(), int64_t{100'000} * 99'999);
   }
 }
 
-// Gathers come before the first forward, and nothing hides them; a sum of half as many bytes is
+// Gathers precede the first forward pass, and nothing hides them; a sum of half the bytes is
 // shorter.
 TEST_F(Simulate, TrainsByZero) {
   const auto time = [&](const std::vector<std::string>& more) {
@@ -187,7 +187,7 @@ TEST_F(Simulate, TrainsByZero) {
   EXPECT_NEAR(time({"--optimizer-us", "500"}), plain + 500, 1e-6 * plain);
   EXPECT_NEAR(time({"--recompute"}), plain + 1000, 0.02 * plain);
   EXPECT_THAT(run({"simulate", "all_reduce", "--topology", "switch:8", "--zero", "2"}).err,
-              HasSubstr("--zero is of `tutti simulate train`"));
+              HasSubstr("--zero is an option of `tutti simulate train`"));
 }
 
 TEST_F(Simulate, FitsAClusterToATable) {
@@ -210,7 +210,7 @@ TEST_F(Simulate, FitsAClusterToATable) {
   EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), 50 + 3.2212e9 * 2 / 200e3, 3000);
   EXPECT_THAT(run({"tune", "--cluster", "p5"}).err, HasSubstr("--cluster is of --fit"));
   EXPECT_THAT(run({"tune", "--fit", table, "--cluster", "8xH100"}).err,
-              HasSubstr("the table has calls on 2 hosts, and --cluster '8xH100' no network"));
+              HasSubstr("the table has calls on 2 hosts, but --cluster '8xH100' has no network"));
 }
 
 TEST_F(Simulate, ReadsFiles) {
@@ -225,7 +225,7 @@ TEST_F(Simulate, ReadsFiles) {
   EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), expected, 1e-9 * expected);
 }
 
-// On a mesh no ring in the order of the ranks, nor any pair of them, uses all links.
+// On a mesh, no ring in rank order and no pair of such rings uses all links.
 TEST_F(Simulate, PlaysTheRingsThatTopoFinds) {
   const std::string rings = path("rings.json");
   const Result found = run({"topo", "--from", "mesh:4x4", "--json", rings});
@@ -313,7 +313,8 @@ TEST_F(Simulate, PlaysATrainingStep) {
   EXPECT_NEAR(number("efficiency"), number("compute_us") / number("time_us"), 1e-12);
   ASSERT_EQ(object["idle_us"].size(), 4u);
   EXPECT_NEAR(object["idle_us"][3].get<double>(), number("time_us") - number("compute_us"), 1e-6);
-  // Two ways of every micro-batch over three boundaries, and three buckets of each stage in a ring.
+  // Two transfers of every micro-batch over three boundaries, and three buckets per stage in a
+  // ring.
   EXPECT_EQ(object["messages"], 8 * 2 * 6 * 3 + 4 * 3 * 8 * 14);
   EXPECT_EQ(object["results"].size(), 1u);
 }
@@ -348,14 +349,14 @@ TEST_F(Simulate, SaysWhatIsWrongWithATrainingStep) {
   EXPECT_THAT(error({"--pp", "4", "--activation-bytes", "1K", "--schedule", "pipedream"}),
               HasSubstr("flushed"));
   EXPECT_THAT(error({"--gradient-bytes", "1M", "--backward-weight-us", "21"}),
-              HasSubstr("is the whole"));
+              HasSubstr("the full backward"));
   EXPECT_THAT(error({"--gradient-bytes", "1M", "--fail", "rank2", "--algorithm", "ring"}),
               AllOf(HasSubstr("rank 2 failed"), HasSubstr("wait for it: 3")));
   EXPECT_THAT(error({"--bytes", "1M"}), HasSubstr("train excludes --bytes"));
   EXPECT_THAT(error({}, {"simulate", "train", "--topology", "switch:4", "--backward-us", "2"}),
               HasSubstr("train requires --forward-us"));
   EXPECT_THAT(error({}, {"simulate", "all_reduce", "--topology", "switch:4", "--pp", "2"}),
-              HasSubstr("--pp is of `tutti simulate train`"));
+              HasSubstr("--pp is an option of `tutti simulate train`"));
 }
 
 TEST_F(Simulate, SaysWhatIsWrong) {
@@ -372,16 +373,16 @@ TEST_F(Simulate, SaysWhatIsWrong) {
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "host1-switch"}),
               HasSubstr("cut off"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "nothing"}),
-              HasSubstr("no link or node named 'nothing'"));
+              HasSubstr("unknown link or node 'nothing'"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--ranks", "9"}),
               HasSubstr("room for 4 ranks"));
   EXPECT_THAT(error({"all_reduce", "--topology", "swich:4"}), HasSubstr("did you mean switch"));
-  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("no collective"));
+  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("unknown collective"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--straggler", "9:1"}),
               HasSubstr("no rank 9"));
   EXPECT_THAT(
       error({"all_reduce", "--topology", "ring:20000", "--algorithm", "ring", "--jitter", "5"}),
-      AllOf(HasSubstr("the limit is"), HasSubstr("let the algorithm be chosen")));
+      AllOf(HasSubstr("the limit is"), HasSubstr("let Tutti choose the algorithm")));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks that have to be ended.
+// Tests ranks that must be terminated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// Waits for signals, for ever.
+// Waits for signals forever.
 const std::string kWait = "while true; do sleep 1000 & wait; done";
 
 // "[0] 12 34" -> {12, 34}
@@ -73,7 +73,7 @@ TEST(Signals, UserSignalsPassAndEndNothing) {
   EXPECT_EQ(result.out, "[0] 1\n[0] got it\n");
 }
 
-// "T": it is stopped; "S" and "R": it lives.
+// Returns the process state: "T" is stopped; "S" and "R" are alive.
 char state_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/stat"));
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -125,7 +125,7 @@ TEST(Signals, AStoppedRankThatIsAllThatIsLeftIsEnded) {
       launch_script(3, "[ $RANK != 1 ] || kill -STOP $$", {{"TUTTI_TIMEOUT", "0.3"}});
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("rank 1 ("));
-  EXPECT_THAT(result.err, HasSubstr("it was stopped, and for 0.3 s all others had ended"));
+  EXPECT_THAT(result.err, HasSubstr("it was stopped for 0.3 s after all others had ended"));
 }
 
 TEST(Signals, WhatRanksLeaveBehindIsEnded) {

@@ -1,4 +1,4 @@
-// What any number of owners saved is read at any other, bit for bit.
+// Tests that data saved by any number of owners is read by any other number, bit for bit.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// The bits of what `ranks` owners read, put together by name.
+// Checks the bits read by `ranks` owners, joined by name.
 void expect_read_by_owners(const Checkpoint& checkpoint, int ranks, uint64_t seed) {
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout =
@@ -130,10 +130,9 @@ TEST(RoundTrip, WhatIsNotThereIsSaid) {
   EXPECT_EQ(read("model.ln_f.bias", 995, 5), "");
   EXPECT_EQ(read("model.nothing", 0, 0), "");
   EXPECT_FALSE(checkpoint.has("model.ln_f.bia"));
-  EXPECT_NE(error_of([&] {
-              Checkpoint::open(scratch.path("elsewhere"));
-            }).find("there is no checkpoint in"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { Checkpoint::open(scratch.path("elsewhere")); }).find("no checkpoint found in"),
+      std::string::npos);
 }
 
 }  // namespace

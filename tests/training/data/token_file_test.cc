@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 
-// As llm.c writes it, made by hand.
+// The format of llm.c, written by hand.
 std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
   header.resize(256);
   std::string bytes(header.size() * 4 + tokens.size() * 2, '\0');
@@ -70,29 +70,29 @@ TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
   file.read(4990, tokens);
   EXPECT_THAT(tokens, ::testing::Each(7));
   std::filesystem::resize_file(name, 1024 + 2 * 1000 + 1);
-  EXPECT_THAT(
-      error_of([&] { file.read(4990, tokens); }),
-      AllOf(HasSubstr(name), HasSubstr("has become shorter"), HasSubstr("cut or rewritten")));
-  EXPECT_THAT(error_of([&] { file.read(995, tokens); }), HasSubstr("has become shorter"));
-  EXPECT_THAT(error_of([&] { (void)file.tokens(); }), HasSubstr("has become shorter"));
+  EXPECT_THAT(error_of([&] { file.read(4990, tokens); }),
+              AllOf(HasSubstr(name), HasSubstr("was truncated during the run"),
+                    HasSubstr("truncated or rewrote")));
+  EXPECT_THAT(error_of([&] { file.read(995, tokens); }), HasSubstr("was truncated during the run"));
+  EXPECT_THAT(error_of([&] { (void)file.tokens(); }), HasSubstr("was truncated during the run"));
   file.read(990, tokens);
 }
 
 TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
   const std::string good = token_file({20240520, 1, 2}, {7, 8});
-  expect_refused("", "it has 0 bytes; its header alone has 1024");
+  expect_refused("", "it has 0 bytes, but its header alone requires 1024");
   expect_refused(good.substr(0, 1023), "it has 1023 bytes");
   expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520 or 20240801");
-  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version 1, not 7");
+  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version is 1, not 7");
   expect_refused(token_file({20240801, 7, 1}, {7, 8, 9}), "6 bytes after its header");
-  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version 2, not 1");
-  expect_refused(token_file({20240520, 1, 3}, {7, 8}), "counts 3 tokens, but there are 2");
-  expect_refused(token_file({20240520, 1, 1}, {7, 8}), "counts 1 tokens, but there are 2");
-  expect_refused(token_file({20240520, 1, -1}, {}), "counts -1 tokens, but there are 0");
-  expect_refused(good.substr(0, good.size() - 1), "no multiple of the 2");
+  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version is 2, not 1");
+  expect_refused(token_file({20240520, 1, 3}, {7, 8}), "specifies 3 tokens, but the file has 2");
+  expect_refused(token_file({20240520, 1, 1}, {7, 8}), "specifies 1 tokens, but the file has 2");
+  expect_refused(token_file({20240520, 1, -1}, {}), "specifies -1 tokens, but the file has 0");
+  expect_refused(good.substr(0, good.size() - 1), "not a multiple of the 2");
   EXPECT_THAT(error_of([&] { const TokenFile file(path("absent")); }),
               AllOf(HasSubstr(path("absent")), HasSubstr("No such file")));
-  EXPECT_THAT(error_of([&] { const TokenFile file(path("")); }), HasSubstr("no regular file"));
+  EXPECT_THAT(error_of([&] { const TokenFile file(path("")); }), HasSubstr("not a regular file"));
 }
 
 TEST_F(TokenFileTest, WritesWhatLlmcReads) {
@@ -145,7 +145,7 @@ TEST_F(TokenFileTest, OfLlmcsFilesTheFormatTells) {
   EXPECT_EQ(format({20240801, 7}, {1, 1}).end_of_text, 128000);
 }
 
-// A file that says nothing of itself and is too large to be read whole: it has holes.
+// A file without a header that is too large to be read whole: it is sparse.
 TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
   const int32_t count = 100'000'000;
   const auto summary = [&](uint64_t place, char low) {
@@ -163,7 +163,7 @@ TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
   EXPECT_NE(summary(count - 1, 1).fingerprint, summary(count - 1, 2).fingerprint);
 }
 
-// A vocabulary must be large enough for the tokens that no look at some blocks shows.
+// A vocabulary must be large enough for tokens that sampled blocks do not show.
 TEST_F(TokenFileTest, OfALargeFileOfAnotherTokenizerAllIsRead) {
   const uint64_t count = 10'000'000;
   const auto vocabulary = [&](uint32_t first, uint32_t hidden) {
@@ -214,11 +214,11 @@ TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
               AllOf(HasSubstr(path("absent/a.bin")), HasSubstr("No such file")));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_THAT(error_of([&] { TokenWriter writer(path("pipe"), kGpt2); }),
-              AllOf(HasSubstr(path("pipe")), HasSubstr("no regular file")));
+              AllOf(HasSubstr(path("pipe")), HasSubstr("not a regular file")));
 }
 
 TEST_F(TokenFileTest, TheWriterSaysThatTheDiskIsFull) {
-  // A link to the device that is always full stands for the disk.
+  // A link to the device that is always full represents a full disk.
   std::filesystem::create_symlink("/dev/full", path("a.bin.partial"));
   TokenWriter writer(path("a.bin"), kGpt2);
   EXPECT_THAT(error_of([&] { writer.write(std::vector<int32_t>{1}); }),

@@ -1,4 +1,4 @@
-// Models into a run's directory and out again.
+// Tests import of models into a run's directory, and export.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string fixture(const std::string& name) {
   return "tests/training/fixtures/hugging_face/" + name;
 }
 
-// All tensors of a directory, with their types, shapes and bits.
+// Returns all tensors of a directory with their types, shapes and bits.
 std::map<std::string, std::string> tensors_in(const std::string& directory) {
   std::map<std::string, std::string> tensors;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                                            "mixtral", "qwen2moe", "qwen3moe", "olmoe"),
                          [](const auto& info) { return info.param; });
 
-// What is said of the model beside its sizes, and its tokenizer.
+// The model's additional configuration, and its tokenizer.
 TEST(HuggingFaceExport, WhatCameWithTheModelGoesWithIt) {
   const Scratch scratch;
   fs::copy(fixture("llama"), scratch.path("in"));
@@ -125,7 +125,7 @@ TEST(HuggingFaceExport, TakesOtherTypes) {
   }
   EXPECT_THAT(
       error_of([&] { export_run(scratch.path("run"), scratch.path("no"), {.dtype = DType::i32}); }),
-      HasSubstr("is not exported as i32"));
+      HasSubstr("cannot be exported as i32"));
 }
 
 TEST(HuggingFaceExport, LeavesWhatIsThere) {
@@ -140,7 +140,7 @@ TEST(HuggingFaceExport, LeavesWhatIsThere) {
   const auto overwrite = [&] {
     export_run(scratch.path("run"), scratch.path("out"), {.overwrite = true});
   };
-  EXPECT_THAT(error_of(overwrite), HasSubstr("that no export has written"));
+  EXPECT_THAT(error_of(overwrite), HasSubstr("that no export wrote"));
   EXPECT_EQ(read_bytes(scratch.path("out/mine")), "mine");
   fs::remove(scratch.path("out/mine"));
   write_bytes(scratch.path("out/config.json"), "{}");

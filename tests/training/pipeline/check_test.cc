@@ -1,4 +1,5 @@
-// All schedules are proved; plans with planted faults are refused with the place.
+// Tests that all schedules are proved, and that plans with planted faults are refused with the
+// place.
 #include "training/pipeline/check.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ using testing::two_way_table;
 
 std::vector<Action>& actions(Plan& plan, size_t rank) { return plan.ranks.at(rank).actions; }
 
-// The first action of this kind about this entry.
+// Returns the first action of this kind for this entry.
 size_t find(const Plan& plan, size_t rank, Action::Kind kind, const Entry& entry) {
   const std::vector<Action>& all = plan.ranks.at(rank).actions;
   const auto found = std::ranges::find_if(
@@ -47,7 +48,7 @@ std::string refusal(const Plan& plan) {
   return "not refused";
 }
 
-// Something of everything: whole and split backward, loops, two directions, both rules of updates.
+// Samples of everything: whole and split backward, loops, two directions, both rules of updates.
 std::vector<Plan> samples() {
   std::vector<Plan> plans;
   for (const Schedule& schedule :
@@ -59,7 +60,7 @@ std::vector<Plan> samples() {
   return plans;
 }
 
-// Calls `change(plan, rank, action)` on a copy for every action; it says whether it planted a
+// Calls `change(plan, rank, action)` on a copy for every action; it returns true if it planted a
 // fault.
 template <typename Change>
 void expect_refused_everywhere(Change change) {
@@ -131,7 +132,7 @@ TEST(Check, BoundsOfGPipeAndOneFOneB) {
   }
 }
 
-// What an entry uses and what the next one will.
+// The inputs of an entry, and of the next one.
 TEST(Check, BoundsOfReceives) {
   const Bounds bounds = check(make_plan(gpipe_table(3, 4)));
   EXPECT_EQ(bounds.ranks[0].received, 2);
@@ -218,8 +219,9 @@ TEST(CheckRefuses, ReceiveLeftOut) {
   Plan plan = make_plan(one_f_one_b_table(3, 3));
   const size_t at = find(plan, 1, Action::Kind::receive, {Kind::backward, 0, 1});
   actions(plan, 1).erase(actions(plan, 1).begin() + static_cast<std::ptrdiff_t>(at));
-  EXPECT_THAT(refusal(plan), StartsWith("rank 1, action 7 (B0): nothing receives what it needs, "
-                                        "from rank 2, action 3 (B0)"));
+  EXPECT_THAT(
+      refusal(plan),
+      StartsWith("rank 1, action 7 (B0): nothing receives its input from rank 2, action 3 (B0)"));
 }
 
 TEST(CheckRefuses, SendLeftOut) {
@@ -272,7 +274,7 @@ TEST(CheckRefuses, ChunksOfARankInTheWrongOrder) {
   schedule.table[0] = {
       {Kind::forward, 0, 1}, {Kind::forward, 0, 0}, {Kind::backward, 0, 1}, {Kind::backward, 0, 0}};
   EXPECT_THAT(refusal(make_plan(schedule)),
-              StartsWith("rank 0, action 0 (F0.1): comes before what it needs, rank 0, action 1"));
+              StartsWith("rank 0, action 0 (F0.1): comes before its input, rank 0, action 1"));
 }
 
 TEST(CheckRefuses, GradientsInDescendingOrder) {
@@ -322,17 +324,17 @@ TEST(CheckRefuses, UpdateInAFlushedSchedule) {
   EXPECT_THAT(refusal(plan), HasSubstr("(update to version 1): there is no update in this"));
 }
 
-// Micro-batch 2 asks for the weights after update 0, and is under way before that.
+// Micro-batch 2 requests the weights after update 0, and is in flight before that.
 TEST(CheckRefuses, VersionThatIsNotThereYet) {
   EXPECT_THAT(refusal(make_plan(asynchronous_table(Updates::delayed, 4, 8, 1))),
-              HasSubstr("(F2): needs version 1 of the weights, but the newest one is 0"));
+              HasSubstr("(F2): needs version 1 of the weights, but the newest version is 0"));
 }
 
 TEST(CheckRefuses, WeightsOnSeveralRanksWithoutAFlush) {
   Schedule schedule = two_way_table();
   schedule.updates = Updates::latest;
   schedule.accumulated = 2;
-  EXPECT_THAT(refusal(make_plan(schedule)), HasSubstr("each changes its weights by itself"));
+  EXPECT_THAT(refusal(make_plan(schedule)), HasSubstr("each updates its weights independently"));
 }
 
 TEST(CheckRefuses, ChunksOnDifferentSetsOfRanks) {
@@ -342,7 +344,7 @@ TEST(CheckRefuses, ChunksOnDifferentSetsOfRanks) {
   schedule.table[1] = {{forward, 1, 0},  {forward, 0, 1},  {forward, 1, 1},
                        {backward, 0, 1}, {backward, 1, 1}, {backward, 1, 0}};
   EXPECT_THAT(refusal(make_plan(schedule)),
-              StartsWith("rank 1: its chunk 1 lies on ranks {1}, its chunk 0 on ranks {0,1}"));
+              StartsWith("rank 1: its chunk 1 is on ranks {1}, but its chunk 0 is on ranks {0,1}"));
 }
 
 TEST(CheckRefuses, HoldersThatDoNotHold) {
@@ -355,14 +357,14 @@ TEST(CheckRefuses, HoldersThatDoNotHold) {
   EXPECT_THAT(refusal(faulty), HasSubstr("rank 1: computes chunks {1}; its plan has {0,1}"));
   faulty = plan;
   faulty.forward_rank[3] = 0;
-  EXPECT_THAT(refusal(faulty), HasSubstr("(F1): the plan's forward_rank says"));
+  EXPECT_THAT(refusal(faulty), HasSubstr("(F1): the plan's forward_rank assigns"));
   faulty = plan;
   faulty.holders.clear();
   faulty.ranks.pop_back();
   EXPECT_THAT(refusal(faulty), HasSubstr("a plan for 1 ranks"));
 }
 
-// A right plan, but of another table.
+// A correct plan of another table.
 TEST(CheckRefuses, PlanOfAnotherTable) {
   Plan plan = make_plan(gpipe_table(2, 4));
   plan.schedule = one_f_one_b_table(2, 4);

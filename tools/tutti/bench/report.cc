@@ -25,7 +25,7 @@ void finish_file(std::ofstream& file, const std::string& path) {
   if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
 }
 
-// A rank that is alone moves nothing; it then has the transport that was asked for.
+// Returns the transport in use; a lone rank uses none, so the requested one is shown.
 std::string shown_transport(const Communicator& comm, const BenchOptions& options) {
   return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
 }
@@ -42,7 +42,7 @@ std::string fixed(std::optional<double> number, int digits) {
   return text.str();
 }
 
-// A composition's name has commas.
+// Quotes a cell that contains commas, as names of compositions do.
 std::string csv_cell(const std::string& text) {
   return text.find(',') == std::string::npos ? text : cat('"', text, '"');
 }
@@ -51,7 +51,7 @@ std::string csv_cell(std::optional<double> number) { return number ? cat(*number
 
 Json or_null(std::optional<double> number) { return number ? Json(*number) : nullptr; }
 
-// Of factors: how large they are on average, and at worst.
+// Geometric mean and maximum of factors.
 struct Factors {
   double log_sum = 0;
   double worst = 0;
@@ -91,7 +91,7 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
   return does_something && (!options_.all() || row.is_auto);
 }
 
-// Ranks that wait for a core are slower by far, and no other line says why.
+// Warns that ranks share cores, which makes calls far slower.
 void BenchReport::print_sharing() const {
   const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   const bool all_here = options_.ranks == comm_->size();  // the ranks that `-n` starts
@@ -110,11 +110,15 @@ void BenchReport::print_header() const {
               std::string(name(selected_instruction_set())).c_str(),
               case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "",
               case_.wire == WireFormat::plain ? "" : cat(", as ", name(case_.wire)).c_str());
+  if (options_.load > 0) std::printf("# beside %d busy processes\n", options_.load);
+  if (options_.quota > 0) std::printf("# within the time of %g processors\n", options_.quota);
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
+  if (options_.is_shared()) std::printf(" %12s", "p90 us");
   if (options_.in_place) std::printf(" %12s %10s", "in-place us", "busbw GB/s");
   for (const std::string& peer : options_.peers) {
     std::printf(" %12s %7s", (peer + " us").c_str(), "ratio");
+    if (options_.is_shared()) std::printf(" %12s", "p90 us");
   }
   if (options_.digest) std::printf(" %-64s", "digest");
   std::printf("\n");
@@ -132,9 +136,11 @@ void BenchReport::print(const BenchRow& row) const {
               static_cast<unsigned long>(row.bytes), static_cast<unsigned long>(row.count),
               std::string(name(case_.dtype)).c_str(), row.algorithm.c_str(), row.time_us,
               row.min_us, row.algbw, row.busbw, static_cast<unsigned long>(row.wrong));
+  if (options_.is_shared()) std::printf(" %12.2f", row.p90_us);
   if (options_.in_place) std::printf(" %12.2f %10.3f", row.in_place_us, row.in_place_busbw);
   for (size_t i = 0; i < row.peer_us.size(); ++i) {
     std::printf(" %12s %7s", fixed(row.peer_us[i], 2).c_str(), fixed(row.ratio(i), 3).c_str());
+    if (options_.is_shared()) std::printf(" %12s", fixed(row.peer_p90_us[i], 2).c_str());
   }
   if (options_.digest) std::printf(" %s", row.digest.c_str());
   if (row.is_best || row.is_auto) std::printf("  %s", note(row).c_str());
@@ -142,7 +148,7 @@ void BenchReport::print(const BenchRow& row) const {
   std::fflush(stdout);
 }
 
-// As nccl-tests ends its table.
+// Prints the last line of an nccl-tests table.
 void BenchReport::print_average() const {
   if (options_.all() || rows_.empty() || case_.collective == Collective::barrier) return;
   double sum = 0;
@@ -194,7 +200,7 @@ void BenchReport::print_ratios_to_best_mpi() const {
   factors.print("the best of " + names);
 }
 
-// How well auto does.
+// Prints how close the choices of auto are to the best algorithm.
 void BenchReport::print_choices() const {
   if (!options_.all()) return;
   Factors factors;
@@ -230,11 +236,14 @@ void BenchReport::write_json() {
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   if (case_.on_device) document["device"] = options_.device;
   if (case_.graph) document["graph"] = true;
+  if (options_.load > 0) document["load"] = options_.load;
+  if (options_.quota > 0) document["quota"] = options_.quota;
   if (case_.wire != WireFormat::plain) document["wire"] = name(case_.wire);
   for (const BenchRow& row : rows_) {
-    Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},
-                   {"time_us", row.time_us},  {"min_us", row.min_us}, {"algbw_GBps", row.algbw},
-                   {"busbw_GBps", row.busbw}, {"wrong", row.wrong}};
+    Json result = {
+        {"bytes", row.bytes},      {"count", row.count},      {"algorithm", row.algorithm},
+        {"time_us", row.time_us},  {"min_us", row.min_us},    {"p90_us", row.p90_us},
+        {"algbw_GBps", row.algbw}, {"busbw_GBps", row.busbw}, {"wrong", row.wrong}};
     if (options_.in_place) {
       result["in_place"] = {{"time_us", row.in_place_us}, {"busbw_GBps", row.in_place_busbw}};
     }
@@ -246,6 +255,7 @@ void BenchReport::write_json() {
     }
     for (size_t i = 0; i < row.peer_us.size(); ++i) {
       result["peers"][options_.peers[i]] = {{"time_us", or_null(row.peer_us[i])},
+                                            {"p90_us", or_null(row.peer_p90_us[i])},
                                             {"ratio", or_null(row.ratio(i))}};
     }
     document["results"].push_back(std::move(result));

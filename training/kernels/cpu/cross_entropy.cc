@@ -12,14 +12,15 @@ namespace {
 void check_targets(int64_t classes, std::span<const int32_t> targets) {
   for (const int32_t target : targets) {
     if (target < classes) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat("the data has the class or token ", target, ", the model ", classes),
-                {.cause = "the model is made for another tokenizer or data set",
-                 .remedy = "give the model as many classes (--vocabulary) as the data has"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the data has the class or token ", target, ", but the model has only ", classes),
+        {.cause = "the model was created for another tokenizer or data set",
+         .remedy = "use a model with as many classes (--vocabulary) as the data has"});
   }
 }
 
-// Some numbers of f32 or f64 for each row.
+// Computes losses and statistics; V is f32 or f64.
 template <typename V>
 Loss finish(ConstTensor sums, std::span<const int32_t> targets, std::span<double> losses,
             std::span<V> statistics) {

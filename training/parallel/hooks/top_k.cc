@@ -14,16 +14,16 @@
 namespace tutti::training {
 namespace {
 
-// Ordered as magnitudes are, NaNs last.
+// Orders by magnitude, NaNs last.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffU; }
 
 }  // namespace
 
 TopK::TopK(double fraction, const Layout& layout, const std::vector<ParameterSpec>& specs) {
   if (!(fraction > 0 && fraction <= 1)) {
-    throw Error(
-        ErrorCode::invalid_argument, cat("top-k cannot send ", fraction, " of gradients"),
-        {.where = "--compression", .remedy = "give a number above 0, at most 1: topk:0.01"});
+    throw Error(ErrorCode::invalid_argument, cat("top-k cannot send ", fraction, " of gradients"),
+                {.where = "--compression",
+                 .remedy = "use a number above 0 and at most 1, as in topk:0.01"});
   }
   size_t largest = 0;
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
@@ -49,7 +49,7 @@ std::vector<HookState> TopK::states(Communicator&, DType gradients) {
   return states;
 }
 
-// A tie goes to the lower index.
+// Ties go to the lower index.
 void TopK::choose(BucketState& at) {
   std::vector<float>& errors = at.errors.values();
   const std::span<uint32_t> all = std::span(indices_).first(errors.size());

@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// What the first rank does, which may fail, for all.
+// Runs `make` on the first rank; if it fails, all ranks throw.
 template <typename Make>
 void done_by_first(Communicator& ranks, const Make& make) {
   std::optional<Error> error;
@@ -32,7 +32,7 @@ void OrderFiles::open_replayed() {
   std::string text;
   done_by_first(ranks_, [&] {
     text = file_text(replay_, FileKind::order,
-                     {.where = "--replay", .remedy = "give a file that --record has written"});
+                     {.where = "--replay", .remedy = "use a file written by --record"});
   });
   recorded_.emplace(text_of_first(ranks_, std::move(text)), replay_);
 }

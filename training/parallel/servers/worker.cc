@@ -56,8 +56,8 @@ void Worker::count_staleness() {
     staleness_.sum += answer.staleness;
     ++staleness_.answers;
     if (options_.kind == SyncKind::async || answer.staleness <= options_.bound) continue;
-    throw Error(ErrorCode::internal, cat("values came that are ", answer.staleness,
-                                         " clocks behind, of ", options_.bound, " at most"));
+    throw Error(ErrorCode::internal, cat("received values are ", answer.staleness,
+                                         " clocks stale; the bound is ", options_.bound));
   }
 }
 
@@ -92,7 +92,7 @@ void Worker::send(const Push& push) {
   for (Work& work : works) work.wait();
 }
 
-// Each server's part of the values has its updates of clocks 0 to version - 1.
+// Each server's part of the values contains its updates of clocks 0 to version - 1.
 void Worker::write_own() {
   const auto& buckets = storage_.layout().buckets;
   for (int server = 0; server < roles_.servers(); ++server) {

@@ -1,4 +1,4 @@
-// Asynchronous averages with one neighbour: what they keep, and that a record is replayed.
+// Tests asynchronous averaging with one neighbour: invariants, and replay of a record.
 #include "training/parallel/averaging/ad_psgd.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ TEST_F(AdPsgdTest, ReplaysARecordedRunBitForBit) {
   }
 }
 
-// With a learning rate of 0 values change by averages alone.
+// With a learning rate of 0, values change only by averaging.
 TEST_F(AdPsgdTest, KeepsTheMeanOfAllValues) {
   for (const int ranks : {2, 3, 4, 5}) {
     TrainOptions options = late_options("adpsgd");
@@ -120,10 +120,10 @@ TEST_F(AdPsgdTest, RefusesARecordOfOtherRanks) {
   options.replica.sync.replay = path("order");
   EXPECT_THAT(late_refusal(4, options), HasSubstr("the record has 3 workers"));
   options.flush_every = 12;
-  EXPECT_THAT(late_refusal(3, options), HasSubstr("its stretch ends with step 8"));
+  EXPECT_THAT(late_refusal(3, options), HasSubstr("its segment ends at step 8"));
   options.flush_every = 8;
   options.seed = 7;
-  EXPECT_THAT(late_refusal(3, options), HasSubstr("it is of a run with other settings"));
+  EXPECT_THAT(late_refusal(3, options), HasSubstr("it belongs to a run with other settings"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Ranks with values of their own where each worker is a pipeline, or several tensor ranks: what is
-// cut is not seen.
+// Tests ranks with their own values where each worker is a pipeline or several tensor ranks: the
+// division of the model has no effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST_F(CutWorkers, GoOnFromACheckpointBitForBit) {
   }
 }
 
-// Workers that are cut in another way cannot use a state that is of parts of the model.
+// Workers that are divided differently cannot use a state of other parts of the model.
 TEST_F(CutWorkers, BeginWithTheMeanWhereTheyAreCutOtherwise) {
   for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedavg:4"}) {
     TrainOptions options = options_of(way);
@@ -105,14 +105,14 @@ TEST_F(CutWorkers, RefuseWhatDoesNotGoTogether) {
   const auto refusal = [](const TrainOptions& options) {
     return late_refusal(2 * kWorkers, options, kPipeline);
   };
-  EXPECT_THAT(refusal(options_of("adpsgd")), HasSubstr("does not go with a model that is cut"));
-  EXPECT_THAT(refusal(options_of("ps")), HasSubstr("a model that is cut over ranks"));
+  EXPECT_THAT(refusal(options_of("adpsgd")), HasSubstr("does not support a model that is sharded"));
+  EXPECT_THAT(refusal(options_of("ps")), HasSubstr("a model that is sharded over ranks"));
   TrainOptions both = options_of("local:3");
   both.replica.pipeline.schedule = "chimera";
-  EXPECT_THAT(refusal(both), HasSubstr("gradients that the ranks of one worker sum"));
+  EXPECT_THAT(refusal(both), HasSubstr("the ranks of one worker"));
   TrainOptions late = options_of("local:3");
   late.replica.pipeline.schedule = "pipedream-2bw";
-  EXPECT_THAT(refusal(late), HasSubstr("does not go with"));
+  EXPECT_THAT(refusal(late), HasSubstr("does not support"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Training through parameter servers: what each way is identical to, and what it keeps.
+// Tests training through parameter servers: identities and invariants.
 #include "training/parallel/servers/parameter_server.h"
 
 #include <gmock/gmock.h>
@@ -41,8 +41,8 @@ using tutti::testing::run_ranks_catching;
 
 // --- The same bits as sums over all ranks ---
 
-// In deterministic mode, of embeddings that are not tied: the two uses of a tied one are summed
-// over ranks apart.
+// In deterministic mode, with untied embeddings: the two uses of a tied one are summed over ranks
+// separately.
 TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
   TinyRun run;
   run.model.tied = false;
@@ -103,7 +103,7 @@ TEST(ParameterServer, WithOneWorkerIsTrainingAlone) {
   }
 }
 
-// --- Steps in which workers wait for servers alone ---
+// --- Steps in which workers wait only for servers ---
 
 LateRun trained(int ranks, const TrainOptions& options) {
   return train_late_on(ranks, options).front();
@@ -111,7 +111,7 @@ LateRun trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
-  // Two workers and two servers, which take the parts of each step one after the other.
+  // Two workers and two servers, which take the parts of each step one after another.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
     for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {
@@ -142,7 +142,7 @@ TEST_F(Served, ReplaysARecordedRunBitForBit) {
   for (const std::string way : {"async", "async:1", "async:2", "ssp:2", "ssp:1:1", "ps"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);
-    options.schedule.peak = 5e-4;  // of values that may be far behind
+    options.schedule.peak = 5e-4;  // low, since values may be many updates late
     if (way == "async:2") options.replica.sync.pull_every = 3;
     if (way == "async:1") options.replica.sync.damping = true;
     if (way == "async") options.replica.clip = 0.1;
@@ -171,7 +171,7 @@ TEST_F(Served, TakesEachPartOfAsyncStepsOnce) {
   }
 }
 
-// A part without samples is no update: Adam would move by what it remembers.
+// A part without samples is not an update: Adam would move by its moments.
 TEST_F(Served, EmptyPartsAreNoUpdates) {
   TrainOptions options = late_options("async:2");
   options.micro_batch = options.batch;
@@ -193,7 +193,7 @@ TEST_F(Served, KeepsItsShardsInFiles) {
   options.replica.storage.shard_files = path("nowhere");
   const auto errors = run_ranks_catching(3, [&](const Job& job) { train_late(job, options); });
   ASSERT_TRUE(errors.back());
-  EXPECT_THAT(errors.back()->what(), HasSubstr("can be made in"));
+  EXPECT_THAT(errors.back()->what(), HasSubstr("cannot create"));
 }
 
 TEST_F(Served, KeepsStalenessWithinItsBound) {
@@ -208,8 +208,8 @@ TEST_F(Served, KeepsStalenessWithinItsBound) {
   }
 }
 
-// Rank 0 has no samples: all gradients are rank 1's. By this order rank 1 is two clocks ahead of
-// what servers have, and goes on with its own writes.
+// Rank 0 has no samples: all gradients are rank 1's. In this order rank 1 is two clocks ahead of
+// the servers' state, and continues with its own writes.
 class Ahead : public Served {
  protected:
   TrainOptions options(const std::string& optimizer, const std::string& way) {
@@ -238,7 +238,7 @@ TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
   EXPECT_LT(alone.losses.back(), 0.99 * alone.losses.front());
 }
 
-// Workers cannot tell what Adam will make of their gradients: only servers have its state.
+// Workers cannot predict Adam's update from their gradients, because only servers have its state.
 TEST_F(Ahead, OfOtherOptimizersReadsWhatServersHave) {
   const LateRun alone = trained(2, options("adamw", "allreduce"));
   const LateRun ahead = trained(2, options("adamw", "ssp:2"));
@@ -265,24 +265,24 @@ TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
   }
 }
 
-// --- What is refused ---
+// --- Refused options ---
 
 TEST_F(Served, RefusesAnotherRunsRecord) {
   trained(2, recorded("async"));
   EXPECT_THAT(late_refusal(2, replayed(late_options("ssp:2"), path("order"))),
-              HasSubstr("it is of --sync async"));
+              HasSubstr("it was recorded with --sync async"));
   EXPECT_THAT(late_refusal(3, replayed(late_options("async"), path("order"))),
               HasSubstr("the record has 2 workers and 2 servers"));
   TrainOptions longer = replayed(late_options("async"), path("order"));
   longer.flush_every = 12;
-  EXPECT_THAT(late_refusal(2, longer), HasSubstr("its stretch ends with step 8"));
+  EXPECT_THAT(late_refusal(2, longer), HasSubstr("its segment ends at step 8"));
   TrainOptions other = replayed(late_options("async"), path("order"));
   other.seed = 2;
-  EXPECT_THAT(late_refusal(2, other), HasSubstr("it is of a run with other settings"));
+  EXPECT_THAT(late_refusal(2, other), HasSubstr("it belongs to a run with other settings"));
   EXPECT_THAT(late_refusal(2, replayed(late_options("async"), path("nothing"))),
               HasSubstr("cannot read"));
   EXPECT_THAT(late_refusal(2, replayed(late_options("async"), write("text", "{}\n"))),
-              HasSubstr("is no record of updates"));
+              HasSubstr("is not a record of updates"));
 }
 
 TEST_F(Served, RefusesAnOrderThatCannotBe) {
@@ -292,7 +292,7 @@ TEST_F(Served, RefusesAnOrderThatCannotBe) {
   const std::string line = cat(R"({"way":"ssp:1","first":1,"last":3,"workers":2,"servers":[)",
                                pushes, ",", pushes, "]}\n");
   EXPECT_THAT(late_refusal(2, replayed(options, write("bad", line))),
-              HasSubstr("worker 0 does not come to clock 2"));
+              HasSubstr("worker 0 does not reach its next clock, 2"));
 }
 
 TEST_F(Served, RefusesWhatDoesNotGoTogether) {
@@ -302,7 +302,7 @@ TEST_F(Served, RefusesWhatDoesNotGoTogether) {
     return late_refusal(2, options);
   };
   const auto nothing = [](TrainOptions&) {};
-  EXPECT_THAT(with("ps:2", nothing), HasSubstr("no rank is left to compute"));
+  EXPECT_THAT(with("ps:2", nothing), HasSubstr("dedicated servers"));
   EXPECT_THAT(with("async",
                    [](TrainOptions& o) {
                      o.optimizer = {{"name", "lamb"}};
@@ -313,12 +313,12 @@ TEST_F(Served, RefusesWhatDoesNotGoTogether) {
                      [&](TrainOptions& o) {
                        o.optimizer = {{"name", optimizer}};
                      }),
-                HasSubstr("servers apart from workers"));
+                HasSubstr("dedicated servers"));
   }
   EXPECT_THAT(with("ps", [](TrainOptions& o) { o.replica.storage.stage = 1; }),
               HasSubstr("ZeRO stage 1"));
   EXPECT_THAT(with("ps", [](TrainOptions& o) { o.compression = Compression::bf16; }),
-              HasSubstr("cannot be compressed"));
+              HasSubstr("--compression"));
 }
 
 TEST_F(Served, EndsOnAllRanksWhereOneDiverges) {

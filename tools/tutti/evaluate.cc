@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/process_memory.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
@@ -31,6 +32,7 @@ struct EvaluateOptions {
   std::string tokenizer;
   std::optional<int64_t> context;
   std::string precision = "f32";
+  std::string weights = "none";
   int ranks = 1;
   std::string json;
 };
@@ -86,19 +88,30 @@ training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) 
   return {sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])};
 }
 
-void tell(const training::TextLoss& loss, const Text& text, int64_t context, std::ofstream& file) {
+// Bytes of one rank's parameters: their sum, and what loading them added to the process.
+struct Memory {
+  int64_t weights = 0;
+  int64_t measured = 0;  // proportional set size
+};
+
+void tell(const training::TextLoss& loss, const Text& text, int64_t context, const Memory& memory,
+          std::ofstream& file) {
   const double mean = loss.mean();
   const double right = static_cast<double>(loss.correct) / static_cast<double>(loss.targets);
   std::printf("loss        %.6f nats, %.6f bits per token\n", mean, mean / std::numbers::ln2);
   std::printf("perplexity  %.4f\n", std::exp(mean));
   std::printf("accuracy    %.2f%% of %lld tokens, in windows of %lld\n", 100 * right,
               static_cast<long long>(loss.targets), static_cast<long long>(context));
+  std::printf("parameters  %.2f MB, measured %.2f MB\n", static_cast<double>(memory.weights) / 1e6,
+              static_cast<double>(memory.measured) / 1e6);
   Json json = {{"loss", mean},
                {"bits", mean / std::numbers::ln2},
                {"perplexity", std::exp(mean)},
                {"targets", loss.targets},
                {"correct", right},
-               {"context", context}};
+               {"context", context},
+               {"parameter_bytes", memory.weights},
+               {"measured_bytes", memory.measured}};
   if (text.bytes > 0) {
     const double bits = loss.sum / std::numbers::ln2 / static_cast<double>(text.bytes);
     std::printf("text        %.6f bits per byte\n", bits);
@@ -111,7 +124,12 @@ int evaluate_as_rank(const EvaluateOptions& options) {
   Communicator world = Communicator::init();
   std::ofstream file = open_for_writing(world.rank() == 0 ? options.json : "", "--json");
   const DType dtype = parse_dtype(options.precision).value();
-  training::LoadedModel loaded(options.model, options.context, dtype);
+  const int64_t before = proportional_set_size();
+  training::LoadedModel loaded(options.model,
+                               {.context = options.context,
+                                .dtype = dtype,
+                                .weights = training::weight_format_named(options.weights)});
+  const Memory memory{loaded.weight_bytes(), proportional_set_size() - before};
   training::Decoder& model = loaded.model();
   const Text text =
       load_text(options.data, options.tokenizer.empty() ? loaded.tokenizer() : options.tokenizer,
@@ -122,7 +140,7 @@ int evaluate_as_rank(const EvaluateOptions& options) {
     throw Error(ErrorCode::invalid_argument, "the text has no token to predict",
                 {.where = "--data", .remedy = "use a text of at least two tokens"});
   }
-  if (world.rank() == 0) tell(loss, text, model.context(), file);
+  if (world.rank() == 0) tell(loss, text, model.context(), memory, file);
   return 0;
 }
 
@@ -159,6 +177,13 @@ void add_evaluate(CommandLine& line) {
   command.add_option("--precision", options->precision, "data type of parameters and activations")
       .one_of({"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"})
       .type_name("NAME")
+      .show_default();
+  command
+      .add_option("--weights", options->weights,
+                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
+                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+      .one_of({"none", "q8_0", "q4_0", "nf4"})
+      .type_name("FORMAT")
       .show_default();
   command.add_option("--ranks,-n", options->ranks, "number of ranks to start on this host")
       .between(1, 65536)

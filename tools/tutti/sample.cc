@@ -18,6 +18,7 @@ struct SampleOptions {
   std::string model;
   std::string tokenizer;
   std::string prompt = "\n";
+  std::string weights = "none";
   std::optional<int64_t> context;
   training::GenerationOptions generation{.tokens = 500, .temperature = 0.8};
 };
@@ -26,7 +27,10 @@ int sample(const SampleOptions& options) {
   // A token has at least one byte.
   const int64_t needed =
       std::ssize(options.prompt) + std::max<int64_t>(options.generation.tokens, 1);
-  training::LoadedModel loaded(options.model, options.context, DType::f32, needed);
+  training::LoadedModel loaded(options.model,
+                               {.context = options.context,
+                                .needed = needed,
+                                .weights = training::weight_format_named(options.weights)});
   const std::string& tokenizer = options.tokenizer.empty() ? loaded.tokenizer() : options.tokenizer;
   training::GenerationOptions generation = options.generation;
   if (options.tokenizer.empty()) generation.ends = loaded.ends();
@@ -71,6 +75,13 @@ void add_sample(CommandLine& line) {
       "continue after end-of-text tokens (those in the model's configuration, or the tokenizer's)");
   command.add_option("--context", options->context,
                      "context length in tokens (default: that of training)");
+  command
+      .add_option("--weights", options->weights,
+                  "keep matrices in blocks of few bits: q8_0, q4_0 (llama.cpp's 8 and 4 bits, "
+                  "blocks of 32) or nf4 (bitsandbytes' 4 bits, blocks of 64)")
+      .one_of({"none", "q8_0", "q4_0", "nf4"})
+      .type_name("FORMAT")
+      .show_default();
   command.add_option("--tokenizer", options->tokenizer,
                      "tokenizer.json, or a directory with one or with the GPT-2 vocabulary files "
                      "(default: the model's tokenizer; without one, every byte is a token)");

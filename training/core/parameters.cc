@@ -96,6 +96,13 @@ void ParameterTable::set_value(int index, Tensor value) {
   }
 }
 
+void ParameterTable::set_quantized(int index, const QuantizedMatrix* values) {
+  views_.at(static_cast<size_t>(index)).quantized = values;
+  for (SharedUse& use : shared_uses_) {
+    if (use.parameter == index) use.view.quantized = values;
+  }
+}
+
 void ParameterTable::set_gradient(int index, Tensor gradient) {
   views_.at(static_cast<size_t>(index)).gradient = gradient;
   for (SharedUse& use : shared_uses_) {

@@ -248,6 +248,8 @@ void check_factors(const ReplicaOptions& options, Model& model,
          "it does not all-reduce the gradients of a step", "--sync");
   refuse(static_cast<bool>(options.synchronizer), "a custom synchronizer",
          "the synchronizer controls what ranks send", "the synchronizer");
+  refuse(options.runner.gemm_format != GemmFormat::none, "products in a narrow format",
+         "the products of factors are not rounded", "--gemm-format");
   refuse(compressed, "compression", "both replace the all-reduce of gradients", "--compression");
   refuse(settings().get_bool("TUTTI_DETERMINISTIC"), "TUTTI_DETERMINISTIC=1",
          "products over all ranks' rows are not summed in the order of the micro-batches",

@@ -91,7 +91,8 @@ Router::Router(ParameterTable& table, const std::string& name, const RouterOptio
       context_(context),
       layer_(layer),
       load_(std::move(load)),
-      gate_(table, name + ".gate", width, options.experts, {.bias = false}) {}
+      gate_(table, name + ".gate", width, options.experts,
+            {.bias = false, .keeps_precision = true}) {}
 
 std::vector<std::string> Router::losses() const {
   std::vector<std::string> names;

@@ -172,6 +172,7 @@ class Profiler {
     return {{.batch = &batch_,
              .dtype = options_.dtype,
              .seed = options_.seed,
+             .gemm_format = options_.gemm_format,
              .slices = model_.slices()},
             arena,
             /*recomputing=*/true};  // keeps running statistics unchanged

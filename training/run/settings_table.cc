@@ -36,6 +36,16 @@ void describe_precision(Schema& schema, TrainOptions& options) {
               {"float16", DType::f16}},
              "data type of parameters, activations and gradients; the optimizer keeps fp32 master "
              "weights");
+  schema
+      .add("training.gemm_format", replica.runner.gemm_format,
+           {{"none", GemmFormat::none},
+            {"fp8", GemmFormat::fp8},
+            {"mxfp8", GemmFormat::mxfp8},
+            {"nvfp4", GemmFormat::nvfp4}},
+           "emulate products in a narrow format, of gpt2, llama and its kin: round what the dense "
+           "layers of blocks multiply to fp8 (E4M3, blocks of 128), mxfp8 (E4M3, blocks of 32) or "
+           "nvfp4 (E2M1, blocks of 16), forward and backward")
+      .show_default();
   const auto get = [&replica]() -> Json {
     if (replica.storage.dtype != DType::f16) return "dynamic";
     if (!replica.loss_scaling) return "none";

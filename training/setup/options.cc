@@ -169,7 +169,7 @@ std::string group_of(const std::string& key) {
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
   for (const char* name :
        {"parallel.", "training.precision", "training.loss_scale", "training.stochastic_rounding",
-        "training.nearest_rounding", "training.compression"}) {
+        "training.nearest_rounding", "training.gemm_format", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";

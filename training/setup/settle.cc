@@ -296,6 +296,15 @@ void check_expert_ranks(const RunOptions& options, Model& model) {
                .remedy = "remove one of them"});
 }
 
+void check_gemm_format(const RunOptions& options) {
+  const bool is_decoder = kind_of(options.model).traits.inputs == Inputs::windows;
+  if (options.training.replica.runner.gemm_format == GemmFormat::none || is_decoder) return;
+  throw Error(ErrorCode::unsupported,
+              cat("products of a model ", kind_of(options.model).name,
+                  " are not computed in a narrow format"),
+              {.where = "--gemm-format", .remedy = "leave it out, or take gpt2, llama or its kin"});
+}
+
 constexpr int64_t kSlices = 8;  // default: for 1, 2, 4 and 8 tensor ranks
 
 // Slices are the leaves of a binary tree, of which each tensor rank has a branch.
@@ -369,6 +378,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   check_context_ranks(options, *model);
   check_spatial_ranks(options, *model);
   check_expert_ranks(options, *model);
+  check_gemm_format(options);
   settle_run(options, *model, data_ranks, examples);
   if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);

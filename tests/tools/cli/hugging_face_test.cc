@@ -100,6 +100,27 @@ TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
   EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}), HasSubstr("a Git LFS pointer"));
 }
 
+// Blocks of few bits take as much memory as they say, and change the loss by little.
+TEST_F(HuggingFaceCommands, WeightsInFewBits) {
+  train_llama(path("run"));
+  const Json whole = evaluate(path("run"));
+  const auto parameters = [&](const Json& found) {
+    return found.at("parameter_bytes").get<int64_t>();
+  };
+  int64_t before = parameters(whole);
+  for (const auto& [format, tolerance] : {std::pair{"q8_0", 0.01}, std::pair{"q4_0", 0.2}}) {
+    const Json found = evaluate(path("run"), {"--weights", format});
+    EXPECT_NEAR(found.at("loss").get<double>(), whole.at("loss").get<double>(), tolerance);
+    EXPECT_NE(found.at("loss"), whole.at("loss"));
+    EXPECT_LT(parameters(found), before);
+    before = parameters(found);
+  }
+  const Words words = {"sample",        path("run"), "--tokens",  "40",
+                       "--temperature", "0",         "--weights", "q4_0"};
+  EXPECT_EQ(expect_good(words).out.size(), 42u);
+  EXPECT_EQ(run({"sample", path("run"), "--weights", "q3"}).code, 2);
+}
+
 TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
   train_llama(path("run"));
   const Json one = evaluate(path("run")), two = evaluate(path("run"), {"--ranks", "2"});

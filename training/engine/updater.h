@@ -13,6 +13,7 @@
 #include "collectives/communicator.h"
 #include "training/core/model.h"
 #include "training/core/state.h"
+#include "training/engine/offloaded_wholes.h"
 #include "training/optimizers/exact_sum.h"
 #include "training/optimizers/loss_scaler.h"
 #include "training/optimizers/optimizer.h"
@@ -73,6 +74,8 @@ class Updater {
   // none.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
+  void offload();
+  void add_memory(const PieceRange& range, std::vector<PageRange>& memory) const;
   void step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
             NormReducer& reducer);
 
@@ -84,8 +87,9 @@ class Updater {
   int64_t state_floats_ = 0;
   WholeStates whole_states_;
   Memory<float> whole_memory_;
-  std::map<int64_t, int64_t> first_states_;  // of pieces, by their owned_offset
-  std::optional<RankMatrices> matrices_;     // of what is sharded
+  std::optional<OffloadedWholes> offloaded_wholes_;  // where the optimizer is in files
+  std::map<int64_t, int64_t> first_states_;          // of pieces, by their owned_offset
+  std::optional<RankMatrices> matrices_;             // of what is sharded
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 
+#include "training/core/piece_loop.h"
 #include "training/optimizers/optimizer.h"
 
 namespace tutti::training {
@@ -26,7 +27,7 @@ struct UpdateBlock {
 };
 
 // Calls `visit` for the pieces' blocks, on the calling thread's pool: in any order, several at
-// once.
+// once. It may change states, unless `states` is empty.
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit);
 // Also writes the model's copy of each block when `visit` has updated its values.
@@ -35,8 +36,8 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const std::function<void(const UpdateBlock&)>& visit);
 
 // visit(piece, first, count) for ranges of up to kPieceRange elements that make up the pieces, on
-// the calling thread's pool.
-void parallel_pieces(std::span<const OwnedPiece> pieces,
+// the calling thread's pool. What is in files is brought into memory as far as `parts` says.
+void parallel_pieces(std::span<const OwnedPiece> pieces, const PieceParts& parts,
                      const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit);
 
 // The elements of a row, converted into `buffer` unless they are floats in the host's memory.

@@ -28,7 +28,19 @@ std::span<float> WholeStates::at(const Place& place) const {
   return {memory_ + place.first, static_cast<size_t>(place.state.count())};
 }
 
+std::span<float> WholeStates::all_of(int parameter) const {
+  int64_t first = 0;
+  int64_t count = 0;
+  for (const Place& place : places_) {
+    if (place.parameter != parameter) continue;
+    if (count == 0) first = place.first;
+    count += place.state.count();
+  }
+  return {memory_ + first, static_cast<size_t>(count)};
+}
+
 std::vector<std::span<float>> WholeStates::of(int parameter) const {
+  if (observer_) observer_(parameter);
   std::vector<std::span<float>> states;
   for (const Place& place : places_) {
     if (place.parameter == parameter) states.push_back(at(place));

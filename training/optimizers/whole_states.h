@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "training/core/parameters.h"
@@ -39,6 +40,12 @@ class WholeStates {
   // The array: floats() floats, which outlive this.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
+  // All states of a parameter, which are neighbours; empty where it has none here.
+  std::span<float> all_of(int parameter) const;
+  // Called before a parameter's states are used.
+  void set_observer(std::function<void(int parameter)> observer) {
+    observer_ = std::move(observer);
+  }
   // The states of a parameter, in their order. Throws Error(internal) for one that has none here.
   std::vector<std::span<float>> of(int parameter) const;
 
@@ -46,6 +53,7 @@ class WholeStates {
   std::vector<Place> places_;  // by parameter
   int64_t floats_ = 0;
   float* memory_ = nullptr;
+  std::function<void(int)> observer_;
 };
 
 }  // namespace tutti::training

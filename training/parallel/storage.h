@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,9 @@
 #include "collectives/communicator.h"
 #include "training/core/layout.h"
 #include "training/kernels/elementwise.h"
+#include "training/offload/offloaded_pieces.h"
+#include "training/offload/options.h"
+#include "training/offload/pager.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/buffer_pool.h"
 #include "training/parallel/gradient_sums.h"
@@ -59,9 +63,7 @@ struct StorageOptions {
   int owners = 0;
   // Values in f32 have masters too: they are updated while the values are computed with.
   bool masters_apart = false;
-  // A directory where masters and the optimizer's state are in files (core/mapped_file.h); empty:
-  // they are in memory.
-  std::string shard_files;
+  OffloadOptions offload;  // what is in files
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   int64_t alignment = kAlignment;  // of parameters and shards, in elements (LayoutOptions)
@@ -112,15 +114,27 @@ class ParameterStorage {
   std::span<float> masters() const {
     return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
   }
-  // Zeroed memory for a row of this rank's arrays, or for a state of the optimizer.
-  Memory<float> allocate_row() { return allocate_floats(owned_elements()); }
-  Memory<float> allocate_floats(int64_t count);
+  // Zeroed memory for a row of this rank's arrays.
+  Memory<float> allocate_row();
+  // The same for so many floats of the optimizer's, which are in files where the optimizer is.
+  Memory<float> allocate_state(int64_t count);
+  // What moves pages of files; null: nothing is in files. It lives as long as this.
+  Pager* pager() { return pager_.get(); }
+  // The loops over owned pieces whose memory is in files; null where none is.
+  OffloadedPieces* offloaded() { return offloaded_.get(); }
+  // Gives back the memory of a piece that is in files.
+  void evict(const OwnedPiece& piece) const {
+    if (offloaded_ != nullptr) offloaded_->evict(piece);
+  }
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);
   }
   // Whether a bucket's gradients are added to this rank's shard once they are summed over ranks.
   bool adds_to_shards() const { return !whole_gradients() && !options_.one_pass; }
+  // Whether this rank's shards of values, or of gradients, are in files.
+  bool offloads_values() const { return !whole_values() && options_.offload.parameters(); }
+  bool offloads_gradients() const { return !whole_gradients() && options_.offload.optimizer(); }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
   // A parameter's values, where they are whole and their own masters: they are what is updated.
@@ -149,6 +163,17 @@ class ParameterStorage {
   void acquire_gradients(int bucket);
   void release_gradients(int bucket);
   void zero_gradients();  // those that are whole, and shards that are added to
+  // Adds this rank's part of a bucket's whole gradients to its shard.
+  void add_to_shard(int bucket);
+
+  // Shards that are in files (else nothing is done): begin to read them; return when they are in
+  // memory; give the memory back.
+  void fetch_own_values(int bucket) { fetch(values_[at(bucket)], false); }
+  void await_own_values(int bucket) { await(values_[at(bucket)], false); }
+  void evict_own_values(int bucket) { evict(values_[at(bucket)]); }
+  void fetch_own_gradients(int bucket) { fetch(gradients_[at(bucket)], true); }
+  void await_own_gradients(int bucket) { await(gradients_[at(bucket)], true); }
+  void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
   // Before zero_gradients(): the gradient of this shared use (ParameterTable::shared_uses) has
   // memory of its own, which add_what_is_apart() releases if a step is one micro-batch; or it is
@@ -177,6 +202,9 @@ class ParameterStorage {
   struct Place {
     Tensor whole;
     Tensor own;
+    bool in_file = false;                  // `own` is
+    std::optional<Pager::Ticket> fetched;  // it was asked for, and not given back
+    bool stale = false;                    // a shard of gradients: its values count as zeros
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
@@ -187,7 +215,11 @@ class ParameterStorage {
   Tensor row(std::byte* data, DType dtype, int64_t count) const {
     return tensor_at(data, dtype, 1, count, options_.backend);
   }
-  void place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype, bool whole);
+  void place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype, bool whole,
+             bool in_file);
+  void fetch(Place& place, bool writes);
+  void await(Place& place, bool writes);
+  void evict(Place& place);
   // Points the views of the bucket's parameters into `whole`, or at nothing.
   void show_values(int bucket);
   void show_gradients(int bucket);
@@ -204,6 +236,8 @@ class ParameterStorage {
   StorageOptions options_;
   Layout layout_;
   std::vector<int> owners_;  // by group: which of a bucket's owners this rank is; none: negative
+  std::unique_ptr<Pager> pager_;
+  std::unique_ptr<OffloadedPieces> offloaded_;
   Memory<std::byte> value_memory_;
   Memory<std::byte> gradient_memory_;
   Memory<float> masters_;
@@ -232,6 +266,7 @@ void ParameterStorage::fill_owned(Fill&& fill) {
     convert(tensor_at(static_cast<const void*>(filled.data()), DType::f32, 1, piece.piece.count),
             piece.updated());
     store_masters(piece);
+    evict(piece);
   }
 }
 

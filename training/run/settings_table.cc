@@ -340,10 +340,21 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "multiplies: none; where that is fewer bytes (auto); all (ZeRO stages 0 and 1)")
       .show_default();
   schema
-      .add("parallel.shard_files", replica.storage.shard_files,
-           "ps, ssp and async: keep servers' values and optimizer states in files in this "
-           "directory, mapped into memory; they are gone when the run ends")
+      .add("parallel.offload", replica.storage.offload.kinds,
+           "keep state in files, of which only what is used next is in memory: optimizer (states, "
+           "masters, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO stage 3), "
+           "activations (inputs of what --recompute recomputes)")
+      .value_name("KINDS")
+      .by_commas();
+  schema
+      .add("parallel.offload_dir", replica.storage.offload.directory,
+           "directory of the files, on a local disk; they are deleted when the run ends")
       .value_name("DIR");
+  schema
+      .add("parallel.offload_window", replica.storage.offload.window,
+           "MiB of the optimizer's files that are in memory at once")
+      .between(1, 1 << 20)
+      .show_default();
   schema
       .add("parallel.straggler", options.straggler,
            "make a rank slow, for experiments: rank 3 takes 4 times as long for its gradients")

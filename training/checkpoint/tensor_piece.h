@@ -1,9 +1,12 @@
 // A part of a named tensor that a rank owns, as it goes into a checkpoint.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +26,14 @@ struct TensorPiece {
   std::optional<Slice> slice = {};  // of that shape
   // Where there is one, the data are read from it when they are written, and have no memory.
   const TensorSource* source = nullptr;
+  // Called with each part of the data that was read, if it is set: data in files need no memory
+  // from then on.
+  std::function<void(ConstTensor part)> after_reading = {};
 };
+
+// read(bytes) for the data, part by part.
+void read_parts(const TensorPiece& piece,
+                const std::function<void(std::span<const std::byte>)>& read);
 
 // Throws Error(invalid_argument) unless it is a part of its tensor.
 void check_piece(const TensorPiece& piece);

@@ -111,6 +111,8 @@ struct MemoryReport {
   int64_t compression =
       0;               // of sums over ranks: what is sent in place of gradients, and remembered
   int64_t copies = 0;  // of what is being saved meanwhile
+  int64_t files = 0;   // offloaded: the other kinds are in memory
+  int64_t pages = 0;   // of these files, the most that are in memory at once
 };
 
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,

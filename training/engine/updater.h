@@ -66,7 +66,10 @@ class Updater {
   std::vector<std::string> kinds() const;
   // Elements of a piece in the state of that number, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
-  int64_t bytes() const;
+  int64_t bytes() const;  // of states, in memory or in files
+  int64_t bytes_of_wholes() const {
+    return whole_states_.floats_of_two() * static_cast<int64_t>(sizeof(float));
+  }
   void visit_state(StateVisitor& visitor);
 
  private:

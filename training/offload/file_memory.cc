@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,6 +62,10 @@ FileMemory::FileMemory(const std::string& directory, size_t bytes)
       file_(nameless_file(directory, bytes)),
       size_(bytes),
       mapped_(round_up(std::max<size_t>(bytes, 1))) {
+  struct ::statvfs disk {};
+  if (::fstatvfs(file_.get(), &disk) == 0 && disk.f_bavail * disk.f_frsize < mapped_) {
+    refuse(directory, bytes, ENOSPC);  // rather than fill the disk for others
+  }
   // A page that finds no room when it is written would end the process.
   if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(mapped_));
       error != 0) {
@@ -99,6 +103,17 @@ void FileMemory::load(Range range, bool writes) const {
   } while (failed != 0 && (errno == EINTR || errno == EAGAIN));
   // A kernel that does not know the advice reads the pages when they are touched.
   if (failed != 0 && errno != EINVAL) fail(directory_, "read", errno == EFAULT ? EIO : errno);
+}
+
+void FileMemory::store(Range bytes, std::byte* to) const {
+  auto at = static_cast<off_t>(to - data_);
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail(directory_, "written", written < 0 ? errno : EIO);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    at += written;
+  }
 }
 
 void FileMemory::write_back(Pages pages, unsigned flags) const {

@@ -31,6 +31,9 @@ class FileMemory {
   // Returns when the range's pages are in memory; `writes`: and may be written without a fault.
   // Throws Error(system) where the file cannot be read: touching these pages would end the process.
   void load(Range range, bool writes) const;
+  // Copies bytes to this address of the memory. Whole pages are not read for that. Throws as
+  // evict() does.
+  void store(Range bytes, std::byte* to) const;
   // Starts writing changed pages to the file, and returns.
   void start_writing(Range range) const;
   // Writes changed pages to the file and gives the memory of the range's pages back; they are read

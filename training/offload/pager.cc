@@ -1,14 +1,25 @@
 #include "training/offload/pager.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <iterator>
 #include <utility>
 
+#include "base/log.h"
 #include "base/start_thread.h"
+#include "base/text.h"
 
 namespace tutti::training {
 
 Pager::Pager(std::string directory)
     : directory_(std::move(directory)),
-      thread_(start_thread("memory in files", [this] { work(); })) {}
+      thread_(start_thread("memory in files", [this] { work(); })) {
+  struct ::statfs disk {};
+  if (::statfs(directory_.c_str(), &disk) != 0 || disk.f_type != TMPFS_MAGIC) return;
+  log(LogLevel::warning,
+      cat("--offload-dir ", directory_, " is in memory itself (tmpfs): offloading saves nothing"));
+}
 
 Pager::~Pager() {
   {
@@ -48,6 +59,10 @@ Pager::Ticket Pager::fetch(std::span<const PageRange> ranges) {
 void Pager::start_writing(std::span<const PageRange> ranges) { add(Kind::write, ranges); }
 
 Pager::Ticket Pager::evict(std::span<const PageRange> ranges) { return add(Kind::evict, ranges); }
+
+void Pager::store(std::span<const std::byte> bytes, std::byte* to) {
+  file_of(to)->store(bytes, to);
+}
 
 Pager::Ticket Pager::add(Kind kind, std::span<const PageRange> ranges) {
   std::deque<Task> tasks;

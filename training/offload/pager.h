@@ -55,6 +55,8 @@ class Pager {
   void start_writing(std::span<const PageRange> ranges);
   // Begins to give the ranges' memory back (FileMemory::evict).
   Ticket evict(std::span<const PageRange> ranges);
+  // Copies bytes to an address in one of these files (FileMemory::store).
+  void store(std::span<const std::byte> bytes, std::byte* to);
   // Returns when that request is done. Throws what any request failed by.
   void wait(Ticket ticket);
 

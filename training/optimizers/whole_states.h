@@ -36,6 +36,8 @@ class WholeStates {
               const StatesOf& states_of);
 
   int64_t floats() const { return floats_; }
+  // Those of the two parameters that have most.
+  int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
   // The array: floats() floats, which outlive this.
   void set_memory(float* memory) { memory_ = memory; }

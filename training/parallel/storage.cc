@@ -285,6 +285,12 @@ void ParameterStorage::await(Place& place, bool writes) {
   if (place.fetched) pager_->wait(*place.fetched);
 }
 
+void ParameterStorage::evict(ConstTensor row) const {
+  if (!is_in_file(row)) return;
+  const PageRange range{{row.data, row.bytes()}, true};
+  pager_->evict({&range, 1});
+}
+
 void ParameterStorage::evict(Place& place) {
   if (!place.in_file || place.own.empty()) return;
   place.fetched.reset();
@@ -321,20 +327,45 @@ StorageBytes ParameterStorage::bytes() const {
   int64_t owned = 0;
   for (const OwnedPiece& piece : owned_) owned += piece.piece.count;
   StorageBytes bytes{.gathered = pool_.bytes()};
-  const auto add = [&](int64_t& kind, bool whole, DType dtype) {
+  const auto add = [&](int64_t& kind, bool whole, DType dtype, bool in_file) {
     const auto element = static_cast<int64_t>(size_of(dtype));
+    if (in_file) {
+      bytes.files += owned_elements() * element;
+      return;
+    }
     kind = (whole ? used : owned) * element;
     bytes.padding += (whole ? layout_.size - used : owned_elements() - owned) * element;
   };
-  add(bytes.parameters, whole_values(), options_.dtype);
-  add(bytes.gradients, whole_gradients(), gradient_type());
-  if (masters_ != nullptr) add(bytes.masters, false, DType::f32);
+  add(bytes.parameters, whole_values(), options_.dtype, offloads_values());
+  add(bytes.gradients, whole_gradients(), gradient_type(), offloads_gradients());
+  if (masters_ != nullptr) add(bytes.masters, false, DType::f32, options_.offload.optimizer());
   for (size_t use = 0; use < apart_.size(); ++use) {
     if (apart_[use].memory == nullptr) continue;
     bytes.gradients += static_cast<int64_t>(size_of(gradient_type())) * shared_count(use);
   }
   if (sums_) bytes.gradients += sums_->bytes();
   return bytes;
+}
+
+int64_t ParameterStorage::offloaded_element() const {
+  const auto of = [](bool in_file, DType dtype) {
+    return in_file ? static_cast<int64_t>(size_of(dtype)) : 0;
+  };
+  return of(offloads_values(), options_.dtype) + of(offloads_gradients(), gradient_type());
+}
+
+int64_t most_in_memory(const Layout& layout, const OffloadOptions& options,
+                       const FilePages& pages) {
+  constexpr size_t kNeighbours = 3;
+  int64_t most = 0;
+  for (size_t first = 0; first < layout.buckets.size(); ++first) {
+    const size_t end = std::min(first + kNeighbours, layout.buckets.size());
+    int64_t elements = 0;
+    for (size_t b = first; b < end; ++b) elements += layout.buckets[b].shard_size();
+    most = std::max(most, elements);
+  }
+  const int64_t pass = most * pages.of_element + pages.activations;
+  return std::min(pages.files, std::max({options.window << 20, pass, pages.wholes}));
 }
 
 void store_masters(const OwnedPiece& piece) {

@@ -82,14 +82,26 @@ struct StorageOptions {
 };
 
 // Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the
-// most that buckets from the pools took at once.
+// most that buckets from the pools took at once. What is in files counts there alone.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t masters = 0;
   int64_t padding = 0;
   int64_t gathered = 0;
+  int64_t files = 0;
 };
+
+// Bytes of a rank's files of which there are pages in memory at times.
+struct FilePages {
+  int64_t files = 0;       // all of them
+  int64_t of_element = 0;  // of shards, which passes forward and backward use
+  int64_t wholes = 0;      // the largest states of whole parameters that are there at once
+  int64_t activations = 0;
+};
+// The most that are in memory at once: a window while a loop over owned pieces is going on; shards
+// of three neighbouring buckets, and activations, in a pass.
+int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, const FilePages& pages);
 
 class ParameterStorage {
  public:
@@ -126,6 +138,9 @@ class ParameterStorage {
   void evict(const OwnedPiece& piece) const {
     if (offloaded_ != nullptr) offloaded_->evict(piece);
   }
+  // The same for a row of any of its memory.
+  void evict(ConstTensor row) const;
+  bool is_in_file(ConstTensor row) const { return pager_ != nullptr && pager_->holds(row.data); }
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);
@@ -195,6 +210,8 @@ class ParameterStorage {
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
+  // Bytes of an element of the shards that are in files.
+  int64_t offloaded_element() const;
   // Memory for a while, counted as gathered.
   BufferPool& pool() { return pool_; }
 

@@ -19,6 +19,8 @@
 
 #include "training/core/model.h"
 #include "training/core/unit_hooks.h"
+#include "training/offload/file_arena.h"
+#include "training/offload/pager.h"
 
 namespace tutti::training {
 
@@ -33,6 +35,9 @@ struct RunnerOptions {
   KeyValueCache* cache = nullptr;  // the same
   // Whose memory activations are in; null: the host's. Parameters and inputs are in the same.
   const Backend* backend = nullptr;
+  // Where there is one, and activations are in the host's memory, outputs that are kept as inputs
+  // of units that are done anew are in its files. It outlives the runner.
+  Pager* pager = nullptr;
 };
 
 // Units [begin, end).
@@ -111,6 +116,9 @@ class ModelRunner {
   size_t activation_bytes() const;
   // Of these, the most that each slot took between forward and backward.
   std::vector<size_t> slot_bytes() const;
+  // The most bytes that were kept in files, and of these in memory at once.
+  size_t file_bytes() const;
+  size_t page_bytes() const;
 
  private:
   // One micro-batch under way. Its address stays: put-off work refers to the pass.
@@ -123,9 +131,15 @@ class ModelRunner {
     std::vector<size_t> work_ends;  // by unit of the part: of its put-off work
     std::vector<UnitLoss> losses;
     ConstTensor input;
+    std::optional<FileArena> files;  // of outputs that are kept for units that are done anew
   };
 
   Slot& slot(int index);
+  // A copy of an output, in the memory for what is kept.
+  Tensor keep(Slot& slot, ConstTensor output);
+  // Of the unit's output, if it is in a file: begins to read it; gives its memory back.
+  void fetch_output(const Slot& slot, int unit);
+  void evict_output(const Slot& slot, int unit);
   // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
@@ -151,6 +165,7 @@ class ModelRunner {
   Arena scratch_;         // of backwards that are done at once
   size_t input_end_ = 0;  // in it, of the next unit's input, which is kept in parts
   std::deque<Slot> slots_;
+  size_t largest_kept_ = 0;  // bytes of an output in a file
 };
 
 }  // namespace tutti::training

@@ -37,7 +37,9 @@ Json json_of(const RankMemory& planned) {
           {"activations", memory.activations - planned.logits},
           {"logits", planned.logits},
           {"buffers", memory.storage.padding + memory.storage.gathered + memory.boundaries +
-                          memory.compression + memory.copies}};
+                          memory.compression + memory.copies},
+          {"pages", memory.pages},
+          {"files", memory.files}};
 }
 
 // The memory of every rank of the run, in their order, and what a block of a decoder keeps on the

@@ -349,10 +349,21 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "(ZeRO stages 0 and 1): none, auto (where that sends fewer bytes) or all")
       .show_default();
   schema
-      .add("parallel.shard_files", replica.storage.shard_files,
-           "ps, ssp and async: keep the servers' parameters and optimizer state in memory-mapped "
-           "files in this directory, which are removed when the run ends")
+      .add("parallel.offload", replica.storage.offload.kinds,
+           "keep state in files, of which only what is used next is in memory: optimizer (states, "
+           "masters, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO stage 3), "
+           "activations (inputs of what --recompute recomputes)")
+      .value_name("KINDS")
+      .by_commas();
+  schema
+      .add("parallel.offload_dir", replica.storage.offload.directory,
+           "directory of the files, on a local disk; they are deleted when the run ends")
       .value_name("DIR");
+  schema
+      .add("parallel.offload_window", replica.storage.offload.window,
+           "MiB of the optimizer's files that are in memory at once")
+      .between(1, 1 << 20)
+      .show_default();
   schema
       .add("parallel.straggler", options.straggler,
            "slow down a rank for experiments: with 3:x4, rank 3 takes 4 times as long to compute "

@@ -89,11 +89,18 @@ Scalars scalars_of(uint64_t step, const Json& line) {
 }
 
 Json json_of(const MemoryReport& memory) {
-  return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
-          {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
-          {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
-          {"activations", memory.activations},       {"boundaries", memory.boundaries},
-          {"compression", memory.compression},       {"copies", memory.copies}};
+  return {{"parameters", memory.storage.parameters},
+          {"gradients", memory.storage.gradients},
+          {"masters", memory.storage.masters},
+          {"optimizer", memory.optimizer},
+          {"padding", memory.storage.padding},
+          {"gathered", memory.storage.gathered},
+          {"activations", memory.activations},
+          {"boundaries", memory.boundaries},
+          {"compression", memory.compression},
+          {"copies", memory.copies},
+          {"files", memory.files},
+          {"pages", memory.pages}};
 }
 
 Json json_of(const PipelineReport& report, const PipelineOptions& options) {

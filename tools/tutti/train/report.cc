@@ -110,7 +110,9 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
   part("messages between ranks", memory.boundaries);
   part("compression", memory.compression);
   part("copies to save", memory.copies);
+  part("pages of files", memory.pages);
   part("(the whole process, PSS)", process_bytes);
+  part("(offloaded to files)", memory.files);
   std::printf("\n");
 }
 

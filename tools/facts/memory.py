@@ -131,7 +131,7 @@ FACTS = [
                small=False)]),
     Fact(SECTION, "Offload, swapping, quantisation", "as options", [
         states("8-bit moments", "--batch 8 --micro-batch 8 --optimizer adamw8bit", 10.03, 0.01)],
-        "partly: parameter servers' shards in files (`--shard-files`), 8-bit states; other formats and offload are under work"),
+        "partly: states, shards and recomputation's inputs in files (`--offload`), 8-bit states, products in fp8, MXFP8 and NVFP4 (`--gemm-format`); the fact's times are not compared"),
     Fact(SECTION, "Bytes of parameters", "1 B in fp16: 1.86 GiB; 175 B: 350 GB = 326 GiB", [
         planned("1B", "parameters in fp16", 1.86, 0.003, "GiB of 1 B, fp16", unit="GiB"),
         planned("175B", "parameters in fp16", 350, 0, "GB of 175 B, fp16"),

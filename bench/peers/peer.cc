@@ -148,6 +148,13 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
 }
 
 const Peer& find_peer(const std::string& name, bool on_device) {
+  if (name == "horovod") {
+    throw Error(
+        ErrorCode::unsupported, "Horovod is not among the peers",
+        {.cause = "it is a layer on a framework (PyTorch, TensorFlow), whose tensors on CPUs it "
+                  "sums by MPI or Gloo",
+         .remedy = "use --peers openmpi,gloo"});
+  }
   std::string names;
   bool is_elsewhere = false;
   for (const Peer& peer : all_peers()) {

@@ -158,7 +158,7 @@ TEST(Direct, ForwardsNothing) {
       "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards received data");
 }
 
-// If blocks are uneven, chunks of different blocks cannot be combined.
+// Blocks may be uneven, so a step that moves data between chunks of different blocks is rejected.
 TEST(Sizes, OfDifferentBlocks) {
   const auto program = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 1,

@@ -52,7 +52,8 @@ std::vector<std::string> addresses_of(const std::string& host) {
               {.remedy = "assign addresses to its interfaces before the trials"});
 }
 
-// Sets or removes the neighbour entries of the addresses in the namespace.
+// In namespace `from`, adds (`silent`) or deletes permanent neighbour entries that map the
+// addresses `to` to an unused MAC address, so that packets to them are lost. Returns 0 or an errno.
 int set_neighbours(const std::string& from, const std::vector<std::string>& to, bool silent) {
   return in_namespace(from, [&] {
     const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));

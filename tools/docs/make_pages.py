@@ -135,7 +135,7 @@ def navigation(pages):
     def some(*prefixes):
         return [name for name in pages if name.startswith(prefixes)]
 
-    return [{"Home": ["index.md", "tour.md", "features.md", "results.md", "measured.md", "design.md"]},
+    return [{"Home": ["index.md", "tour.md", "features.md", "results.md", "measured.md", "mission.md", "design.md"]},
             {"Guides": [f"{name}.md" for name in GUIDES]},
             {"Getting started": [f"start/{name}.md" for name in ("c", "cpp", "python", "pytorch", "mpi")]},
             {"Errors": sorted(some("errors/"), key=lambda name: name != "errors/index.md")},

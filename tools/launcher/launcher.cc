@@ -72,9 +72,9 @@ void check(const LaunchOptions& options) {
   const int64_t spares = settings().get_int("TUTTI_SPARES");
   if (spares >= options.processes()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("TUTTI_SPARES=", spares, " leaves no active rank of ", options.processes(),
-                    " in total"),
-                {.remedy = "unset it; `tutti run --spares K` sets it for its ranks"});
+                cat("TUTTI_SPARES=", spares, " leaves no active ranks: the job has only ",
+                    options.processes()),
+                {.remedy = "unset TUTTI_SPARES; `tutti run --spares K` sets it for its ranks"});
   }
 }
 

@@ -331,7 +331,7 @@ void add_chaos(CommandLine& line) {
       .show_default();
   command
       .add_option("--messages", options->draw.messages,
-                  "number of first messages of a rank at which faults may occur")
+                  "inject message-triggered faults at one of the first N messages of a rank")
       .between(1, 1e9)
       .show_default();
   add_demands(command, *options);

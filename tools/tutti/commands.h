@@ -51,8 +51,8 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 // Replaces the file. Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
 
-// Writes `document` with the members of results[0], and all results as "results". An empty path
-// writes nothing.
+// Writes `document` as JSON to `path`, after copying the members of results[0] to its top level and
+// adding all results as "results". Does nothing if `path` is empty.
 void write_results(const std::string& path, Json document, const Json& results);
 
 // Throws UsageError if `min_ranks` exceeds the number of ranks.

@@ -264,8 +264,10 @@ void add_verify(CommandLine& line) {
       .type_name("NAME")
       .suggest(algorithm_names());
   command
-      .add_option("--wire", options->wire,
-                  "wire format of the elements; prints the largest number of roundings of a result")
+      .add_option(
+          "--wire", options->wire,
+          "wire format of the elements; with a format other than plain, also print how often "
+          "a result is rounded at most")
       .type_name("FORMAT")
       .show_default()
       .suggest(wire_names());

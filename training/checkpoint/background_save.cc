@@ -18,8 +18,11 @@ std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
   std::vector<TensorPiece> copies(pieces.begin(), pieces.end());
   std::byte* to = memory.data();
   for (TensorPiece& piece : copies) {
-    std::byte* const next = std::copy_n(piece.data.data, piece.data.bytes(), to);
-    piece.data.data = std::exchange(to, next);
+    const std::byte* const copy = to;
+    read_parts(piece,
+               [&](std::span<const std::byte> bytes) { to = std::ranges::copy(bytes, to).out; });
+    piece.data.data = copy;
+    piece.after_reading = nullptr;
   }
   return copies;
 }

@@ -170,7 +170,8 @@ void RunDirectory::begin() {
   for (const ChosenStep::Skipped& skipped : resumed_->skipped) {
     log(LogLevel::warning, cat("skipping ", step_name(skipped.step), ": ", skipped.why));
   }
-  // Readers of `latest` find an existing step at every moment.
+  // Updates `latest` before moving other steps aside, so that it never names a step that has been
+  // moved.
   if (!resumed_->is_latest) replace_file(cat(path_, '/', kLatestFile), step_name(step) + "\n");
   if (resumed_->others.empty()) return;
   set_aside(resumed_->others);

@@ -49,7 +49,7 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
     if (piece.source != nullptr) {
       copy_tensor(*piece.source, piece.name, piece.data.dtype, file);
     } else {
-      file.write({piece.data.data, piece.data.bytes()});
+      read_parts(piece, [&](std::span<const std::byte> bytes) { file.write(bytes); });
     }
     Json description = describe_piece(piece);
     description["checksum"] = file.take_part_checksum();

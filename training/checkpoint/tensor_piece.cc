@@ -1,5 +1,6 @@
 #include "training/checkpoint/tensor_piece.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -16,10 +17,23 @@ void check_piece(const TensorPiece& piece) {
   if (fits && count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) {
     return;
   }
-  throw Error(ErrorCode::invalid_argument,
-              cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
-                  piece.first, " is not part of tensor ", in_quotes(piece.name), ", which has ",
-                  count.value_or(-1), " elements"));
+  const std::string tensor = cat("tensor ", in_quotes(piece.name));
+  std::string problem = cat(data.rows, " x ", data.cols, " elements from element ", piece.first,
+                            " do not fit into ", tensor, ", which has ", count.value_or(0));
+  if (!count) problem = tensor + " has an impossible shape";
+  if (!fits) problem = cat("the slice of ", tensor, " is one of another shape");
+  throw Error(ErrorCode::invalid_argument, "invalid piece: " + problem);
+}
+
+void read_parts(const TensorPiece& piece,
+                const std::function<void(std::span<const std::byte>)>& read) {
+  constexpr int64_t kElements = 1 << 21;
+  const int64_t most = piece.after_reading ? kElements : piece.data.cols;
+  for (int64_t first = 0; first < piece.data.cols; first += most) {
+    const ConstTensor part = piece.data.col_range(first, std::min(most, piece.data.cols - first));
+    read({part.data, part.bytes()});
+    if (piece.after_reading) piece.after_reading(part);
+  }
 }
 
 Slice slice_of(const TensorPiece& piece) { return piece.slice.value_or(Slice(piece.shape)); }

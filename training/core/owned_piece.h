@@ -6,6 +6,7 @@
 
 #include "training/core/layout.h"
 #include "training/core/parameters.h"
+#include "training/core/piece_loop.h"
 #include "training/core/tensor.h"
 
 namespace tutti::training {
@@ -26,6 +27,9 @@ struct OwnedPiece {
   // Offset of the piece in each of the optimizer's state arrays, in floats. Negative:
   // piece.owned_offset.
   int64_t state_offset = -1;
+  // Set where some of this memory, or the states', is in files: loops over pieces tell it what they
+  // use (optimizers/blocks.h). The same for all pieces of a rank.
+  PieceLoopObserver* loops = nullptr;
 
   int64_t first_state() const { return state_offset < 0 ? piece.owned_offset : state_offset; }
 

@@ -72,28 +72,40 @@ def values(batch, names):
         column = pyarrow.compute.struct_field(column, name)
     return column.to_pylist()
 
+def mapped(reader, columns):
+    """Batches of an Arrow file: views of the mapped pages, a few rows at a time."""
+    for index in range(reader.num_record_batches):
+        batch = reader.get_batch(index).select(columns)
+        for row in range(0, batch.num_rows, 1024):
+            yield batch.slice(row, 1024)
+
 def main():
     import pyarrow.compute
-    file_format = "parquet" if path.endswith(".parquet") else "ipc"
-    try:
-        data = pyarrow.dataset.dataset(path, format=file_format)
-        rows = data.count_rows()
-    except Exception as error:
-        if file_format == "parquet":
-            fail("format " + str(error).split("\n")[0])
-        data = None
-    if data is None:  # a stream, as `datasets` saves it
+    source = None
+    if path.endswith(".parquet"):
         try:
-            source = pyarrow.OSFile(path)
-            reader = pyarrow.ipc.open_stream(source)
+            data = pyarrow.dataset.dataset(path, format="parquet")
+            rows = data.count_rows()
         except Exception as error:
             fail("format " + str(error).split("\n")[0])
-        schema, rows = reader.schema, None
-        batches = lambda columns: reader
-    else:
         schema = data.schema
         batches = lambda columns: data.to_batches(
             columns=columns, batch_size=1024, batch_readahead=2, fragment_readahead=1, use_threads=True)
+    else:
+        try:
+            source = pyarrow.memory_map(path)
+            try:
+                reader = pyarrow.ipc.open_file(source)
+                rows = pyarrow.dataset.dataset(path, format="ipc").count_rows()  # by metadata
+                batches = lambda columns: mapped(reader, columns)
+            except pyarrow.ArrowInvalid:  # a stream, as `datasets` saves it
+                source.seek(0)
+                reader = pyarrow.ipc.open_stream(source)
+                rows = None
+                batches = lambda columns: reader
+        except Exception as error:
+            fail("format " + str(error).split("\n")[0])
+        schema = reader.schema
     wanted = None
     if pairs_only == "0" and find(schema, text):
         wanted = [find(schema, text)]

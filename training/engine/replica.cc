@@ -22,9 +22,10 @@
 namespace tutti::training {
 namespace {
 
-RunnerOptions runner_options(RunnerOptions options, DType dtype, Mesh& mesh) {
-  options.dtype = dtype;
+RunnerOptions runner_options(RunnerOptions options, ParameterStorage& storage, Mesh& mesh) {
+  options.dtype = storage.options().dtype;
   options.mesh = &mesh;
+  if (storage.options().offload.activations()) options.pager = storage.pager();
   return options;
 }
 
@@ -102,7 +103,7 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     if (place.first_along(counting_axes(model, storage.stage).without(others))) continue;
     storage.copies.push_back(parameter);
   }
-  storage.masters = !options.stochastic_rounding;
+  storage.masters = !options.without_masters();
   // Stages that hold the same units reach the ends of buckets in different orders.
   const bool one_order = placement.holders.size() == 1;
   storage.one_pass = options.passes == 1 && one_order;
@@ -201,7 +202,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
               .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&
                           synchronizer_->sums_gradients() && !has_servers()}),
       gradients_(mesh_, model, plans_, placement_, synchronizer_->sums_gradients(),
-                 runner_options(options.runner, options.storage.dtype, mesh_)),
+                 runner_options(options.runner, storage_, mesh_)),
       updater_(std::move(optimizer), model, storage_, group_,
                {.clip = options.clip,
                 .loss_scaling = options.loss_scaling,
@@ -497,11 +498,21 @@ void Replica::wrap_hooks(UnitHooks& hooks) {
 }
 
 MemoryReport Replica::memory() const {
-  return {.storage = storage_.bytes(),
-          .optimizer = updater_.bytes(),
-          .activations = static_cast<int64_t>(gradients_.runner().activation_bytes()),
-          .boundaries = gradients_.executor().buffer_bytes() + mesh_.message_bytes(),
-          .compression = synchronizer_->bytes()};
+  const ModelRunner& runner = gradients_.runner();
+  MemoryReport report{.storage = storage_.bytes(),
+                      .optimizer = updater_.bytes(),
+                      .activations = static_cast<int64_t>(runner.activation_bytes()),
+                      .boundaries = gradients_.executor().buffer_bytes() + mesh_.message_bytes(),
+                      .compression = synchronizer_->bytes()};
+  const OffloadOptions& offload = options_.storage.offload;
+  report.files = report.storage.files + static_cast<int64_t>(runner.file_bytes());
+  if (offload.optimizer()) report.files += std::exchange(report.optimizer, 0);
+  report.pages = most_in_memory(storage_.layout(), offload,
+                                {.files = report.files,
+                                 .of_element = storage_.offloaded_element(),
+                                 .wholes = offload.optimizer() ? updater_.bytes_of_wholes() : 0,
+                                 .activations = static_cast<int64_t>(runner.page_bytes())});
+  return report;
 }
 
 }  // namespace tutti::training

@@ -66,6 +66,8 @@ struct ReplicaOptions {
   uint64_t seed = 1;                 // of initial values
   std::optional<double> clip;        // limit on the norm of all gradients together
   bool stochastic_rounding = false;  // update bf16 values in place, without masters
+  bool nearest_rounding = false;     // likewise, but small updates are lost; for experiments
+  bool without_masters() const { return stochastic_rounding || nearest_rounding; }
   // For f16: the loss is scaled, and steps whose gradients overflow are skipped. None: no scaling.
   std::optional<LossScalerOptions> loss_scaling;
   // Maximum number of micro-batches of a rank in any step; 0: unknown. Gradients of a single
@@ -108,9 +110,11 @@ struct MemoryReport {
   int64_t activations = 0;  // high-water mark, temporaries included
   // Message buffers: activations and gradients between stages, ring attention's keys and values.
   int64_t boundaries = 0;
-  // For compressed gradient sums: the messages, and error feedback.
-  int64_t compression = 0;
-  int64_t copies = 0;  // that are being saved
+  int64_t compression =
+      0;               // of sums over ranks: what is sent in place of gradients, and remembered
+  int64_t copies = 0;  // of what is being saved meanwhile
+  int64_t files = 0;   // offloaded: the other kinds are in memory
+  int64_t pages = 0;   // of these files, the most that are in memory at once
 };
 
 // Throws Error(invalid_argument) if the pipeline schedule is incompatible with the other options,

@@ -81,8 +81,8 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
   const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);
   refuse(schedule.updates != pipeline::Updates::flushed, cat("the schedule ", schedule.name),
          "use a synchronous schedule");
-  refuse(options.stochastic_rounding, "bf16 parameters without master weights",
-         "--stochastic-rounding");
+  refuse(options.without_masters(), "bf16 parameters without master weights",
+         "--stochastic-rounding and --nearest-rounding");
   refuse(static_cast<bool>(options.synchronizer), "a custom synchronizer", "the synchronizer");
   refuse(options.sync.kind == SyncKind::async_gossip && options.loss_scaling, "loss scaling",
          "use --precision f32 or bf16");
@@ -118,8 +118,8 @@ void check_servers(const ReplicaOptions& options, int ranks, bool cut) {
          "the optimizer state is already sharded over the servers", "--zero");
   refuse(cut, "a model that is sharded over ranks", "each worker computes the whole model",
          "--pp, --tp, --cp, --spatial and --ep");
-  refuse(options.stochastic_rounding, "bf16 parameters without master weights",
-         "servers update f32 master weights", "--stochastic-rounding");
+  refuse(options.without_masters(), "bf16 parameters without master weights",
+         "servers update f32 master weights", "--stochastic-rounding and --nearest-rounding");
   refuse(options.loss_scaling.has_value(), "loss scaling",
          "an overflow on one worker would have to be sent to all workers",
          "use --precision f32 or bf16");
@@ -184,11 +184,16 @@ void check_cuts(Model& model, const MeshPlace& place) {
 }
 
 void check_rounding(const ReplicaOptions& options) {
-  if (!options.stochastic_rounding || options.storage.dtype == DType::bf16) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("values in ", name(options.storage.dtype), " cannot be rounded stochastically"),
-              {.cause = "stochastic rounding replaces the fp32 master weights of bf16 parameters",
-               .remedy = "use --precision bf16, or remove --stochastic-rounding"});
+  if (options.stochastic_rounding && options.nearest_rounding) {
+    throw Error(ErrorCode::invalid_argument, "two ways of rounding were given",
+                {.remedy = "use --stochastic-rounding or --nearest-rounding"});
+  }
+  if (!options.without_masters() || options.storage.dtype == DType::bf16) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("values in ", name(options.storage.dtype), " need fp32 master weights"),
+      {.cause = "only bf16 parameters are updated without master weights",
+       .remedy = "use --precision bf16, or remove --stochastic-rounding or --nearest-rounding"});
 }
 
 bool shards_sums(const ReplicaOptions& options) {

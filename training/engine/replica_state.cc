@@ -55,7 +55,10 @@ void Replica::visit_own_values(StateVisitor& visitor) {
 void Replica::finish_values() { synchronizer_->finish_values(); }
 
 void Replica::publish() {
-  for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
+  for (const OwnedPiece& piece : storage_.owned()) {
+    store_masters(piece);
+    storage_.evict(piece);
+  }
   synchronizer_->publish_values();
 }
 

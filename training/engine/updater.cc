@@ -55,7 +55,7 @@ Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterSt
     first_states_[piece.piece.owned_offset] = piece.state_offset;
   }
   for (size_t i = 0; i < optimizer_->state_names().size(); ++i) {
-    states_.push_back(storage.allocate_floats(state_floats_));
+    states_.push_back(storage.allocate_state(state_floats_));
   }
   if (storage.options().stage > 0) {
     matrices_.emplace(group, storage.layout(), model.parameters().specs());
@@ -63,8 +63,9 @@ Updater::Updater(std::unique_ptr<Optimizer> optimizer, Model& model, ParameterSt
   whole_states_ = whole_states_here(*optimizer_, model.parameters().specs(),
                                     static_cast<int>(model.units().size()), storage.owned(),
                                     matrices_ ? &*matrices_ : nullptr);
-  whole_memory_ = storage.allocate_floats(whole_states_.floats());
+  whole_memory_ = storage.allocate_state(whole_states_.floats());
   whole_states_.set_memory(whole_memory_.get());
+  if (storage.options().offload.optimizer()) offload();
   if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
 }
 
@@ -115,6 +116,8 @@ void Updater::step(std::span<const OwnedPiece> pieces, double learning_rate, dou
                     .stochastic_rounding = options_.stochastic_rounding,
                     .seed = options_.seed},
                    reducer);
+  if (offloaded_wholes_) offloaded_wholes_->end();
+  if (Pager* const pager = storage_.pager()) pager->wait(0);  // throws what writing failed by
 }
 
 void Updater::restart() {
@@ -122,7 +125,30 @@ void Updater::restart() {
     std::fill_n(state.get(), state_floats_, 0.0F);
   }
   std::fill_n(whole_memory_.get(), whole_states_.floats(), 0.0F);
+  for (const OwnedPiece& piece : storage_.owned()) storage_.evict(piece);
   updates_ = 0;
+}
+
+void Updater::offload() {
+  storage_.offloaded()->set_states([this](const PieceRange& range, std::vector<PageRange>& memory) {
+    add_memory(range, memory);
+  });
+  if (whole_states_.floats() == 0) return;
+  offloaded_wholes_.emplace(*storage_.pager(), whole_states_);
+  whole_states_.set_observer([this](int parameter) { offloaded_wholes_->use(parameter); });
+}
+
+void Updater::add_memory(const PieceRange& range, std::vector<PageRange>& memory) const {
+  const auto add = [&](const Tensor& row, int64_t first, int64_t count) {
+    const Tensor part = row.col_range(first, count);
+    memory.push_back({{part.data, part.bytes()}, true});
+  };
+  for (size_t state = 0; state < states_.size(); ++state) {
+    add(state_of(*range.owned, state), range.first, range.count);
+    const Tensor scales = scales_of(*range.owned, state);
+    if (scales.empty()) continue;
+    add(scales, range.first / kStateBlock, state_blocks(range.count));
+  }
 }
 
 bool Updater::adapt_scale(bool overflow) {

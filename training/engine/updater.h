@@ -13,6 +13,7 @@
 #include "collectives/communicator.h"
 #include "training/core/model.h"
 #include "training/core/state.h"
+#include "training/engine/offloaded_wholes.h"
 #include "training/optimizers/exact_sum.h"
 #include "training/optimizers/loss_scaler.h"
 #include "training/optimizers/optimizer.h"
@@ -64,13 +65,18 @@ class Updater {
   std::vector<std::string> kinds() const;
   // Elements of a piece in state number `state`, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
-  int64_t bytes() const;
+  int64_t bytes() const;  // of states, in memory or in files
+  int64_t bytes_of_wholes() const {
+    return whole_states_.floats_of_two() * static_cast<int64_t>(sizeof(float));
+  }
   void visit_state(StateVisitor& visitor);
 
  private:
   // Scales of the blocks of a piece, the factors of its codes; empty if the state has none.
   Tensor scales_of(const OwnedPiece& piece, size_t state) const;
   float* memory_of(const OwnedPiece& piece, size_t state) const;
+  void offload();
+  void add_memory(const PieceRange& range, std::vector<PageRange>& memory) const;
   void step(std::span<const OwnedPiece> pieces, double learning_rate, double gradient_factor,
             NormReducer& reducer);
 
@@ -82,8 +88,9 @@ class Updater {
   int64_t state_floats_ = 0;
   WholeStates whole_states_;
   Memory<float> whole_memory_;
-  std::map<int64_t, int64_t> first_states_;  // of pieces, by their owned_offset
-  std::optional<RankMatrices> matrices_;     // of sharded matrices
+  std::optional<OffloadedWholes> offloaded_wholes_;  // where the optimizer is in files
+  std::map<int64_t, int64_t> first_states_;          // of pieces, by their owned_offset
+  std::optional<RankMatrices> matrices_;             // of what is sharded
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
 };

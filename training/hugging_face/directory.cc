@@ -55,7 +55,7 @@ void refuse_other_weights(const std::string& directory) {
   }
 }
 
-// By file, the tensors that the index assigns to it.
+// Reads the index's weight_map. Returns the tensor names of each shard file.
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const ConfigReader index = ConfigReader::open(path);
   std::map<std::string, std::set<std::string>> files;

@@ -112,7 +112,8 @@ double operations_of_product(ConstTensor a, Transpose transpose_a, ConstTensor c
   return 2 * static_cast<double>(c.size()) * static_cast<double>(terms);
 }
 
-// A part of the table with as many rows as are looked up, to count bytes.
+// Returns the first rows of `table`, as many as `indices` selects (at most all). The kernel's byte
+// count uses them instead of the whole table.
 template <bool is_const>
 BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
                                 std::span<const int32_t> indices) {

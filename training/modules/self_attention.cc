@@ -122,8 +122,8 @@ Share looked_at(const ParameterTable& table, const SelfAttentionOptions& options
   return {makes_all ? all.first : 0, all.count};
 }
 
-// Writes the sum of each `group` of `parts`' blocks of `size` columns to a block of sums, in the
-// order of core/slices.h.
+// Splits the columns of `parts` into blocks of `size` and sums every `group` consecutive blocks
+// into one block of `sums`, in the summation order of core/slices.h.
 void add_up_groups(Arena& arena, ConstTensor parts, int64_t group, int64_t size, Tensor sums) {
   const ArenaScope scope(arena);
   const Tensor row = arena.take(value_type(parts.dtype), 1, parts.cols);

@@ -10,7 +10,8 @@ void check(const AdamWOptions& options) {
 }
 
 Json suited_adamw(const ModelTraits& model) {
-  return {{"lr", model.adam_rate}, {"beta2", kShortRunBeta2}, {"weight_decay", model.weight_decay}};
+  return {
+      {"lr", model.adam_rate}, {"beta2", model.adam_beta2}, {"weight_decay", model.weight_decay}};
 }
 
 void describe_adamw(Schema& schema, AdamWOptions& options) {

@@ -57,11 +57,37 @@ void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimiz
   }
 }
 
+// Tells the observer, if there is one.
+class ObservedLoop {
+ public:
+  ObservedLoop(PieceLoopObserver* observer, std::span<const PieceRange> ranges,
+               const PieceParts& parts)
+      : observer_(observer) {
+    if (observer_ != nullptr) observer_->begin_loop(ranges, parts);
+  }
+  ~ObservedLoop() {
+    if (observer_ != nullptr) observer_->end_loop();
+  }
+  ObservedLoop(const ObservedLoop&) = delete;
+  ObservedLoop& operator=(const ObservedLoop&) = delete;
+
+  void enter(int64_t range) const {
+    if (observer_ != nullptr) observer_->enter(range);
+  }
+  void leave(int64_t range) const {
+    if (observer_ != nullptr) observer_->leave(range);
+  }
+
+ private:
+  PieceLoopObserver* observer_;
+};
+
 }  // namespace
 
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit) {
-  parallel_pieces(pieces, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
+  const PieceParts parts{.changes_values = false, .states = !states.empty()};
+  parallel_pieces(pieces, parts, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
     visit_blocks(owned, first, count, states,
                  [&](const UpdateBlock& block, int64_t) { visit(block); });
   });
@@ -70,7 +96,7 @@ void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
 void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit) {
-  parallel_pieces(pieces, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
+  parallel_pieces(pieces, {}, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
     const Slice slice = owned.spec->slice();
     visit_blocks(owned, first, count, states, [&](const UpdateBlock& block, int64_t begin) {
       visit(block);
@@ -85,21 +111,20 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
   });
 }
 
-void parallel_pieces(std::span<const OwnedPiece> pieces,
+void parallel_pieces(std::span<const OwnedPiece> pieces, const PieceParts& parts,
                      const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit) {
-  struct Range {
-    const OwnedPiece* owned;
-    int64_t first, count;
-  };
-  std::vector<Range> ranges;
+  std::vector<PieceRange> ranges;
   for (const OwnedPiece& owned : pieces) {
     for (int64_t first = 0; first < owned.piece.count; first += kPieceRange) {
       ranges.push_back({&owned, first, std::min(kPieceRange, owned.piece.count - first)});
     }
   }
+  const ObservedLoop loop(pieces.empty() ? nullptr : pieces.front().loops, ranges, parts);
   parallel_for(std::ssize(ranges), [&](int64_t at) {
-    const Range& range = ranges[static_cast<size_t>(at)];
+    const PieceRange& range = ranges[static_cast<size_t>(at)];
+    loop.enter(at);
     visit(*range.owned, range.first, range.count);
+    loop.leave(at);
   });
 }
 

@@ -11,7 +11,8 @@ namespace tutti::training {
 double gradient_norm(std::span<const OwnedPiece> pieces, NormReducer& reducer) {
   ExactSum sum;
   std::mutex adding;
-  parallel_pieces(pieces, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
+  const PieceParts parts{.values = false, .changes_values = false, .states = false};
+  parallel_pieces(pieces, parts, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
     if (owned.copy) return;
     ExactSum part;
     add_squares(owned.gradient.col_range(first, count), part);

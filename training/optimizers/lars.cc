@@ -19,7 +19,7 @@ Lars::Lars(const LarsOptions& options) : options_(options) {
 void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                   NormReducer& reducer) {
   LayerNorms norms(options.parameters, pieces);
-  read_blocks(pieces, states, [&](const UpdateBlock& block) {
+  read_blocks(pieces, {}, [&](const UpdateBlock& block) {
     if (!decays(*block.owned.spec, options_.decay_on)) return;
     norms.add(block.owned, block.values, block.gradients);
   });

@@ -133,7 +133,7 @@ OptimizerKind muon_kind() {
       [](const ModelTraits& model) -> Json {
         return {{"lr", 0.02},
                 {"adam_scale", model.adam_rate / 0.02},
-                {"beta2", kShortRunBeta2},
+                {"beta2", model.adam_beta2},
                 {"weight_decay", model.weight_decay}};
       },
       [](Schema& schema, MuonOptions& options) {

@@ -108,8 +108,8 @@ class Deal {
     });
   }
 
-  // Calls visit(offset of the piece in `values`, its elements), ordered by the computing owner,
-  // then in the order of pieces.
+  // Calls visit(offset in `values`, number of elements) for each piece in own(), grouped by the
+  // owner that computes its matrix, in the order of own() within a group.
   template <typename Visit>
   void visit_own(const Visit& visit) const {
     for (size_t home = 0; home < pieces_.size(); ++home) {

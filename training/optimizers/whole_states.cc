@@ -1,6 +1,8 @@
 #include "training/optimizers/whole_states.h"
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -28,7 +30,31 @@ std::span<float> WholeStates::at(const Place& place) const {
   return {memory_ + place.first, static_cast<size_t>(place.state.count())};
 }
 
+int64_t WholeStates::floats_of_two() const {
+  std::map<int, int64_t> floats;
+  for (const Place& place : places_) floats[place.parameter] += place.state.count();
+  int64_t most = 0;
+  int64_t second = 0;
+  for (const auto& [parameter, count] : floats) {
+    second = std::max(second, std::min(most, count));
+    most = std::max(most, count);
+  }
+  return most + second;
+}
+
+std::span<float> WholeStates::all_of(int parameter) const {
+  int64_t first = 0;
+  int64_t count = 0;
+  for (const Place& place : places_) {
+    if (place.parameter != parameter) continue;
+    if (count == 0) first = place.first;
+    count += place.state.count();
+  }
+  return {memory_ + first, static_cast<size_t>(count)};
+}
+
 std::vector<std::span<float>> WholeStates::of(int parameter) const {
+  if (observer_) observer_(parameter);
   std::vector<std::span<float>> states;
   for (const Place& place : places_) {
     if (place.parameter == parameter) states.push_back(at(place));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "training/core/parameters.h"
@@ -35,18 +36,26 @@ class WholeStates {
               const StatesOf& states_of);
 
   int64_t floats() const { return floats_; }
+  // Those of the two parameters that have most.
+  int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
   // Sets the array of floats() floats, which must outlive this.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
-  // The states of a parameter, in order. Throws Error(internal) for a parameter without states
-  // here.
+  // All states of a parameter, which are neighbours; empty where it has none here.
+  std::span<float> all_of(int parameter) const;
+  // Called before a parameter's states are used.
+  void set_observer(std::function<void(int parameter)> observer) {
+    observer_ = std::move(observer);
+  }
+  // The states of a parameter, in their order. Throws Error(internal) for one that has none here.
   std::vector<std::span<float>> of(int parameter) const;
 
  private:
   std::vector<Place> places_;  // by parameter
   int64_t floats_ = 0;
   float* memory_ = nullptr;
+  std::function<void(int)> observer_;
 };
 
 }  // namespace tutti::training

@@ -129,6 +129,7 @@ void DataParallel::publish_values() {
 void DataParallel::start_gather(int bucket) {
   BucketState& at = state(bucket);
   if (!holds_values()) storage_.acquire_values(bucket);
+  storage_.await_own_values(bucket);
   const Tensor all = storage_.values(bucket);
   at.gather_started = Clock::now();
   at.gather = storage_.ranks_of(bucket).all_gather_async(
@@ -140,6 +141,7 @@ void DataParallel::start_gather(int bucket) {
 void DataParallel::finish_gather(int bucket) {
   wait(state(bucket).gather);
   state(bucket).values = ValueState::present;
+  storage_.evict_own_values(bucket);
   report("all_gather", bucket, state(bucket).gather_started);
 }
 
@@ -171,6 +173,14 @@ void DataParallel::let_go(int unit, int next) {
 void DataParallel::before_forward(int unit) {
   need_values(unit);
   if (options_.overlap) prefetch(unit + 1);
+  read_ahead(options_.overlap ? unit + 2 : unit + 1);
+}
+
+// What the next gathers send, where it is in files.
+void DataParallel::read_ahead(int unit) {
+  for (const int bucket : buckets_of(unit)) {
+    if (state(bucket).values == ValueState::absent) storage_.fetch_own_values(bucket);
+  }
 }
 
 void DataParallel::after_forward(int unit) {
@@ -219,6 +229,7 @@ void DataParallel::before_backward(int unit) {
   if (options_.overlap && unit > 0 && !this->unit(unit - 1).backward_needs_nothing()) {
     prefetch(unit - 1);
   }
+  read_ahead(options_.overlap ? unit - 2 : unit - 1);
   acquire_gradients(unit);
 }
 
@@ -308,6 +319,11 @@ void DataParallel::launch(int bucket) {
                                           ReduceOp::sum, call);
     count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 2);
   } else {
+    if (storage_.adds_to_shards()) {
+      storage_.fetch_own_gradients(bucket);
+    } else {
+      storage_.await_own_gradients(bucket);
+    }
     const Tensor sum = storage_.adds_to_shards() ? storage_.own_part_of_gradients(bucket)
                                                  : storage_.own_gradients(bucket);
     at.reduction = ranks.reduce_scatter_async(as_const(as_buffer(gradients)), as_buffer(sum),
@@ -335,9 +351,10 @@ bool DataParallel::finish_first(bool blocking) {
   }
   under_way_.pop_front();
   if (storage_.adds_to_shards()) {
-    const Tensor sum = storage_.own_gradients(bucket);
-    add(sum, storage_.own_part_of_gradients(bucket), sum);
+    storage_.await_own_gradients(bucket);
+    storage_.add_to_shard(bucket);
   }
+  storage_.evict_own_gradients(bucket);
   report(storage_.options().stage == 0 ? "all_reduce" : "reduce_scatter", bucket,
          at.reduction_started);
   if (!storage_.whole_gradients()) storage_.release_gradients(bucket);

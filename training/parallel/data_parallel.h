@@ -159,6 +159,7 @@ class DataParallel : public Synchronizer {
   void finish_gather(int bucket);
   void need_values(int unit);
   void prefetch(int unit);
+  void read_ahead(int unit);
   void let_go(int unit, int next);
 
   void acquire_gradients(int unit);

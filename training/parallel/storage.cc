@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "training/core/mapped_file.h"
 
 namespace tutti::training {
 namespace {
@@ -21,6 +20,17 @@ void check(const StorageOptions& options) {
                 cat("parameters cannot be trained in ", name(options.dtype)),
                 {.remedy = "use f32, bf16 or f16"});
   }
+  check(options.offload);
+  if (options.offload.parameters() && options.stage < 3) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("parameters cannot be offloaded in ZeRO stage ", options.stage),
+                {.cause = "each rank computes with whole parameters, which stay in memory",
+                 .remedy = "give ZeRO stage 3, or --offload optimizer"});
+  }
+}
+
+std::unique_ptr<Pager> pager_for(const OffloadOptions& offload) {
+  return offload.kinds.empty() ? nullptr : std::make_unique<Pager>(offload.directory);
 }
 
 Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
@@ -57,11 +67,14 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
   for (const Communicator& ranks : groups_.ranks) {
     owners_.push_back(options.owner(ranks.rank(), ranks.size()));
   }
-  place(values_, value_memory_, options_.dtype, whole_values());
-  place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
-  if (!own_masters() && options_.masters) {
-    masters_ = allocate_row();
+  pager_ = pager_for(options_.offload);
+  if (pager_ != nullptr) {
+    offloaded_ = std::make_unique<OffloadedPieces>(
+        *pager_, static_cast<size_t>(options_.offload.window) << 20);
   }
+  place(values_, value_memory_, options_.dtype, whole_values(), offloads_values());
+  place(gradients_, gradient_memory_, gradient_type(), whole_gradients(), offloads_gradients());
+  if (!own_masters() && options_.masters) masters_ = allocate_state(owned_elements());
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     show_values(b);
     show_gradients(b);
@@ -74,10 +87,11 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
 }
 
 void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype,
-                             bool whole) {
+                             bool whole, bool in_file) {
   const int64_t elements = whole ? layout_.size : layout_.owned_size;
-  memory = allocate_shared(communicator_, options_.backend,
-                           static_cast<size_t>(elements) * size_of(dtype));
+  const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
+  memory =
+      in_file ? pager_->allocate(bytes) : allocate_shared(communicator_, options_.backend, bytes);
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     const Bucket& bucket = layout_.buckets[at(b)];
     const int64_t shard = bucket.shard_size();
@@ -87,15 +101,20 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
       places.push_back({all, owns() ? part_of(b, all, owners_[at(bucket.group)]) : Tensor()});
     } else {
       const auto offset = static_cast<size_t>(bucket.owned_offset) * size_of(dtype);
-      places.push_back({{}, row(memory.get() + offset, dtype, shard)});
+      places.push_back({{}, row(memory.get() + offset, dtype, shard), in_file});
     }
   }
 }
 
-Memory<float> ParameterStorage::allocate_floats(int64_t count) {
+Memory<float> ParameterStorage::allocate_row() {
+  return communicator_.allocate<float>(static_cast<size_t>(owned_elements()));
+}
+
+Memory<float> ParameterStorage::allocate_state(int64_t count) {
   const auto floats = static_cast<size_t>(count);
-  return options_.shard_files.empty() ? communicator_.allocate<float>(floats)
-                                      : map_floats(options_.shard_files, floats);
+  if (!options_.offload.optimizer()) return communicator_.allocate<float>(floats);
+  const Memory<std::byte> bytes = pager_->allocate(floats * sizeof(float));
+  return {bytes, reinterpret_cast<float*>(bytes.get())};
 }
 
 int ParameterStorage::owner_count() const {
@@ -240,8 +259,44 @@ void ParameterStorage::zero_gradients() {
     zero(row(apart_[use].data, gradient_type(), shared_count(use)));
   }
   if (!whole_gradients() && !adds_to_shards()) return;
+  if (offloads_gradients()) {
+    for (Place& gradient : gradients_) gradient.stale = true;
+    return;
+  }
   const int64_t count = whole_gradients() ? layout_.size : layout_.owned_size;
   zero(row(gradient_memory_.get(), gradient_type(), count));
+}
+
+// Zeroes are written when their pages are in memory anyway.
+void ParameterStorage::add_to_shard(int bucket) {
+  const Tensor sum = own_gradients(bucket);
+  if (std::exchange(gradients_[at(bucket)].stale, false)) zero(sum);
+  add(sum, own_part_of_gradients(bucket), sum);
+}
+
+void ParameterStorage::fetch(Place& place, bool writes) {
+  if (!place.in_file || place.fetched || place.own.empty()) return;
+  const PageRange range{{place.own.data, place.own.bytes()}, writes};
+  place.fetched = pager_->fetch({&range, 1});
+}
+
+void ParameterStorage::await(Place& place, bool writes) {
+  fetch(place, writes);
+  if (place.fetched) pager_->wait(*place.fetched);
+}
+
+void ParameterStorage::evict(ConstTensor row) const {
+  if (!is_in_file(row)) return;
+  const PageRange range{{row.data, row.bytes()}, true};
+  pager_->evict({&range, 1});
+}
+
+void ParameterStorage::evict(Place& place) {
+  if (!place.in_file || place.own.empty()) return;
+  place.fetched.reset();
+  const PageRange range{{place.own.data, place.own.bytes()}, true};
+  pager_->start_writing({&range, 1});
+  pager_->evict({&range, 1});
 }
 
 void ParameterStorage::make_owned() {
@@ -261,7 +316,8 @@ void ParameterStorage::make_owned() {
                       .master = master,
                       .gradient = gradient,
                       .value = own_masters() ? Tensor{} : value,
-                      .copy = std::ranges::count(options_.copies, piece.parameter) > 0});
+                      .copy = std::ranges::count(options_.copies, piece.parameter) > 0,
+                      .loops = offloaded_.get()});
   }
 }
 
@@ -271,20 +327,45 @@ StorageBytes ParameterStorage::bytes() const {
   int64_t owned = 0;
   for (const OwnedPiece& piece : owned_) owned += piece.piece.count;
   StorageBytes bytes{.gathered = pool_.bytes()};
-  const auto add = [&](int64_t& kind, bool whole, DType dtype) {
+  const auto add = [&](int64_t& kind, bool whole, DType dtype, bool in_file) {
     const auto element = static_cast<int64_t>(size_of(dtype));
+    if (in_file) {
+      bytes.files += owned_elements() * element;
+      return;
+    }
     kind = (whole ? used : owned) * element;
     bytes.padding += (whole ? layout_.size - used : owned_elements() - owned) * element;
   };
-  add(bytes.parameters, whole_values(), options_.dtype);
-  add(bytes.gradients, whole_gradients(), gradient_type());
-  if (masters_ != nullptr) add(bytes.masters, false, DType::f32);
+  add(bytes.parameters, whole_values(), options_.dtype, offloads_values());
+  add(bytes.gradients, whole_gradients(), gradient_type(), offloads_gradients());
+  if (masters_ != nullptr) add(bytes.masters, false, DType::f32, options_.offload.optimizer());
   for (size_t use = 0; use < apart_.size(); ++use) {
     if (apart_[use].memory == nullptr) continue;
     bytes.gradients += static_cast<int64_t>(size_of(gradient_type())) * shared_count(use);
   }
   if (sums_) bytes.gradients += sums_->bytes();
   return bytes;
+}
+
+int64_t ParameterStorage::offloaded_element() const {
+  const auto of = [](bool in_file, DType dtype) {
+    return in_file ? static_cast<int64_t>(size_of(dtype)) : 0;
+  };
+  return of(offloads_values(), options_.dtype) + of(offloads_gradients(), gradient_type());
+}
+
+int64_t most_in_memory(const Layout& layout, const OffloadOptions& options,
+                       const FilePages& pages) {
+  constexpr size_t kNeighbours = 3;
+  int64_t most = 0;
+  for (size_t first = 0; first < layout.buckets.size(); ++first) {
+    const size_t end = std::min(first + kNeighbours, layout.buckets.size());
+    int64_t elements = 0;
+    for (size_t b = first; b < end; ++b) elements += layout.buckets[b].shard_size();
+    most = std::max(most, elements);
+  }
+  const int64_t pass = most * pages.of_element + pages.activations;
+  return std::min(pages.files, std::max({options.window << 20, pass, pages.wholes}));
 }
 
 void store_masters(const OwnedPiece& piece) {

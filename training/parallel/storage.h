@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,9 @@
 #include "collectives/communicator.h"
 #include "training/core/layout.h"
 #include "training/kernels/elementwise.h"
+#include "training/offload/offloaded_pieces.h"
+#include "training/offload/options.h"
+#include "training/offload/pager.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/buffer_pool.h"
 #include "training/parallel/gradient_sums.h"
@@ -48,8 +52,8 @@ struct StorageOptions {
   bool one_pass = false;
   // Stages 2 and 3 keep shards of the sums over several micro-batches.
   bool shard_sums = false;
-  // 16-bit values have masters in fp32. Without masters the values themselves are updated, which
-  // requires stochastic rounding.
+  // 16-bit values have masters in fp32. Without masters the values themselves are updated,
+  // rounded stochastically or to the nearest value.
   bool masters = true;
   // Memory space of values and gradients; null: the host's. The optimizer works in the host's
   // memory: in other spaces values have f32 masters, too.
@@ -58,8 +62,7 @@ struct StorageOptions {
   int owners = 0;
   // Values in f32 have masters as well: they are updated while the values are in use.
   bool masters_apart = false;
-  // A directory for files with masters and optimizer state (core/mapped_file.h); empty: in memory.
-  std::string shard_files;
+  OffloadOptions offload;  // what is in files
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   int64_t alignment = kAlignment;  // of parameters and shards, in elements (LayoutOptions)
@@ -78,14 +81,26 @@ struct StorageOptions {
 };
 
 // Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the
-// high-water mark of pooled buckets.
+// most that buckets from the pools took at once. What is in files counts there alone.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t masters = 0;
   int64_t padding = 0;
   int64_t gathered = 0;
+  int64_t files = 0;
 };
+
+// Bytes of a rank's files of which there are pages in memory at times.
+struct FilePages {
+  int64_t files = 0;       // all of them
+  int64_t of_element = 0;  // of shards, which passes forward and backward use
+  int64_t wholes = 0;      // the largest states of whole parameters that are there at once
+  int64_t activations = 0;
+};
+// The most that are in memory at once: a window while a loop over owned pieces is going on; shards
+// of three neighbouring buckets, and activations, in a pass.
+int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, const FilePages& pages);
 
 class ParameterStorage {
  public:
@@ -110,15 +125,30 @@ class ParameterStorage {
   std::span<float> masters() const {
     return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
   }
-  // Zeroed memory for a row of this rank's arrays, or for a state of the optimizer.
-  Memory<float> allocate_row() { return allocate_floats(owned_elements()); }
-  Memory<float> allocate_floats(int64_t count);
+  // Zeroed memory for a row of this rank's arrays.
+  Memory<float> allocate_row();
+  // The same for so many floats of the optimizer's, which are in files where the optimizer is.
+  Memory<float> allocate_state(int64_t count);
+  // What moves pages of files; null: nothing is in files. It lives as long as this.
+  Pager* pager() { return pager_.get(); }
+  // The loops over owned pieces whose memory is in files; null where none is.
+  OffloadedPieces* offloaded() { return offloaded_.get(); }
+  // Gives back the memory of a piece that is in files.
+  void evict(const OwnedPiece& piece) const {
+    if (offloaded_ != nullptr) offloaded_->evict(piece);
+  }
+  // The same for a row of any of its memory.
+  void evict(ConstTensor row) const;
+  bool is_in_file(ConstTensor row) const { return pager_ != nullptr && pager_->holds(row.data); }
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const {
     return options_.stage < 2 || !(options_.one_pass || options_.shard_sums);
   }
   // True if a bucket's gradients are added to this rank's shard once they are reduced over ranks.
   bool adds_to_shards() const { return !whole_gradients() && !options_.one_pass; }
+  // Whether this rank's shards of values, or of gradients, are in files.
+  bool offloads_values() const { return !whole_values() && options_.offload.parameters(); }
+  bool offloads_gradients() const { return !whole_gradients() && options_.offload.optimizer(); }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
   // A parameter's values if they are whole and updated in place, otherwise null. Their memory lives
@@ -146,7 +176,18 @@ class ParameterStorage {
   void release_values(int bucket);
   void acquire_gradients(int bucket);
   void release_gradients(int bucket);
-  void zero_gradients();  // whole gradients, and shards that accumulate
+  void zero_gradients();  // those that are whole, and shards that are added to
+  // Adds this rank's part of a bucket's whole gradients to its shard.
+  void add_to_shard(int bucket);
+
+  // Shards that are in files (else nothing is done): begin to read them; return when they are in
+  // memory; give the memory back.
+  void fetch_own_values(int bucket) { fetch(values_[at(bucket)], false); }
+  void await_own_values(int bucket) { await(values_[at(bucket)], false); }
+  void evict_own_values(int bucket) { evict(values_[at(bucket)]); }
+  void fetch_own_gradients(int bucket) { fetch(gradients_[at(bucket)], true); }
+  void await_own_gradients(int bucket) { await(gradients_[at(bucket)], true); }
+  void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
   // Call before zero_gradients(). With `apart`, the gradient of this shared use
   // (ParameterTable::shared_uses) has memory of its own, which add_what_is_apart() releases if a
@@ -168,13 +209,18 @@ class ParameterStorage {
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
-  // Temporary memory, counted as gathered.
+  // Bytes of an element of the shards that are in files.
+  int64_t offloaded_element() const;
+  // Memory for a while, counted as gathered.
   BufferPool& pool() { return pool_; }
 
  private:
   struct Place {
     Tensor whole;
     Tensor own;
+    bool in_file = false;                  // `own` is
+    std::optional<Pager::Ticket> fetched;  // it was asked for, and not given back
+    bool stale = false;                    // a shard of gradients: its values count as zeros
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
@@ -185,8 +231,12 @@ class ParameterStorage {
   Tensor row(std::byte* data, DType dtype, int64_t count) const {
     return tensor_at(data, dtype, 1, count, options_.backend);
   }
-  void place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype, bool whole);
-  // Points the views of the bucket's parameters into its memory, or at nothing.
+  void place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype, bool whole,
+             bool in_file);
+  void fetch(Place& place, bool writes);
+  void await(Place& place, bool writes);
+  void evict(Place& place);
+  // Points the views of the bucket's parameters into `whole`, or at nothing.
   void show_values(int bucket);
   void show_gradients(int bucket);
   Tensor shown(int parameter, Tensor bucket) const;
@@ -201,7 +251,9 @@ class ParameterStorage {
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
-  std::vector<int> owners_;  // by group: this rank's number among a bucket's owners; negative: none
+  std::vector<int> owners_;  // by group: which of a bucket's owners this rank is; none: negative
+  std::unique_ptr<Pager> pager_;
+  std::unique_ptr<OffloadedPieces> offloaded_;
   Memory<std::byte> value_memory_;
   Memory<std::byte> gradient_memory_;
   Memory<float> masters_;
@@ -230,6 +282,7 @@ void ParameterStorage::fill_owned(Fill&& fill) {
     convert(tensor_at(static_cast<const void*>(filled.data()), DType::f32, 1, piece.piece.count),
             piece.updated());
     store_masters(piece);
+    evict(piece);
   }
 }
 

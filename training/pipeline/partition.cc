@@ -266,6 +266,78 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
   return finished(std::move(stages));
 }
 
+// Pipelines whose stages have equally many replicas, numbered stage by stage.
+class EvenPipelines {
+ public:
+  EvenPipelines(std::span<const Layer> layers, const Cluster& cluster)
+      : layers_(layers),
+        cluster_(cluster),
+        parameter_bytes_(parameter_sums(layers)),
+        alone_(rank_times(layers, parameter_bytes_, cluster.parameter_memory)) {}
+
+  // The fastest one with so many replicas, of the fewest stages; without stages where the
+  // parameters do not fit.
+  Partition best(int replicas) const {
+    const size_t layers = layers_.size();
+    const size_t most = std::min(layers, static_cast<size_t>(cluster_.ranks() / replicas));
+    // By number of stages and of layers: the least time, and the first layer of the last stage.
+    std::vector<std::vector<double>> times(most + 1, std::vector<double>(layers + 1, kNoTime));
+    std::vector<std::vector<size_t>> firsts(most + 1, std::vector<size_t>(layers + 1, 0));
+    times[0][0] = 0;
+    size_t best = 0;
+    for (size_t count = 1; count <= most; ++count) {
+      for (size_t end = count; end <= layers; ++end) {
+        for (size_t first = count - 1; first < end; ++first) {
+          const double time =
+              std::max({times[count - 1][first], boundary(replicas, count - 1, first),
+                        stage(replicas, first, end)});
+          if (time >= times[count][end]) continue;
+          times[count][end] = time;
+          firsts[count][end] = first;
+        }
+      }
+      if (times[count][layers] < times[best][layers]) best = count;
+    }
+    std::vector<Stage> stages(best);
+    for (size_t count = best, end = layers; count > 0; --count) {
+      const size_t first = firsts[count][end];
+      stages[count - 1] = {.first = static_cast<int>(first),
+                           .end = static_cast<int>(end),
+                           .ranks = ranks_of(static_cast<int>(count) - 1, 1, replicas, 0, replicas),
+                           .time = stage(replicas, first, end),
+                           .boundary = boundary(replicas, count, end)};
+      end = first;
+    }
+    return finished(std::move(stages));
+  }
+
+ private:
+  // True where the replicas of a stage are on one node.
+  bool inside(int replicas) const { return replicas <= cluster_.ranks_per_node; }
+  double stage(int replicas, size_t first, size_t end) const {
+    const double alone = alone_.at(first, end);
+    const double bytes = parameter_bytes_.at(first, end);
+    const int in_node = cluster_.ranks_per_node;
+    if (inside(replicas)) return replicated(alone, replicas, bytes, cluster_.inside);
+    return replicated(replicated(alone, in_node, bytes, cluster_.inside), replicas / in_node, bytes,
+                      cluster_.between);
+  }
+  // Behind the first `stages` stages, whose last layer is end - 1.
+  double boundary(int replicas, size_t stages, size_t end) const {
+    if (stages == 0 || end == layers_.size()) return 0;
+    const bool in_node =
+        cluster_.nodes == 1 ||
+        (inside(replicas) && static_cast<int>(stages) * replicas % cluster_.ranks_per_node != 0);
+    return 2 * seconds_on(in_node ? cluster_.inside : cluster_.between,
+                          static_cast<double>(layers_[end - 1].activation_bytes));
+  }
+
+  std::span<const Layer> layers_;
+  const Cluster& cluster_;
+  Runs parameter_bytes_;
+  Runs alone_;
+};
+
 }  // namespace
 
 int Partition::ranks() const {
@@ -285,6 +357,23 @@ Partition partition(std::span<const Layer> layers, const Cluster& cluster) {
 
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster) {
   return search(layers, cluster, false);
+}
+
+Partition even_partition(std::span<const Layer> layers, const Cluster& cluster) {
+  check(layers, cluster);
+  const EvenPipelines pipelines(layers, cluster);
+  Partition best;
+  const auto try_replicas = [&](int replicas) {
+    Partition found = pipelines.best(replicas);
+    if (found.stages.empty()) return;
+    if (best.stages.empty() || found.time < best.time) best = std::move(found);
+  };
+  for (int ranks = 1; ranks < cluster.ranks_per_node; ++ranks) {
+    if (cluster.nodes == 1 || cluster.ranks_per_node % ranks == 0) try_replicas(ranks);
+  }
+  for (int nodes = 1; nodes <= cluster.nodes; ++nodes) try_replicas(nodes * cluster.ranks_per_node);
+  if (best.stages.empty()) refuse_size(layers, cluster);
+  return best;
 }
 
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster) {

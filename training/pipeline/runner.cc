@@ -49,6 +49,7 @@ void ModelRunner::wait_for_units() const {
 Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
                          bool training, const LossScales& scales) {
   slot.arena.release(0);
+  if (slot.files) slot.files->release();
   slot.units = part.units;
   slot.input = input;
   slot.outputs.assign(static_cast<size_t>(part.units.end - part.units.begin), {});
@@ -85,14 +86,13 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
     Tensor& kept = slot.outputs[static_cast<size_t>(index - part.units.begin)];
     if (keeps_rows(slot, index)) {
       output = forward_in_scratch(slot, index, input);
-      const ConstTensor own = own_rows(output);
-      kept = slot.arena.take(own.dtype, own.rows, own.cols);
-      copy(own, kept);
+      kept = keep(slot, own_rows(output));
     } else {
       output = kept = is_checkpointed(index) ? forward_checkpointed(slot, index, input)
                                              : forward_unit(slot, pass, index, input);
     }
     hooks.after_forward(index);
+    if (is_checkpointed(index)) evict_output(slot, index - 1);
     input = output;
   }
   wait_for_units();
@@ -120,9 +120,38 @@ Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor inpu
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
   const Tensor output = forward_unit(slot, pass, index, input);
-  const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
-  copy(output, kept);
+  return keep(slot, output);
+}
+
+Tensor ModelRunner::keep(Slot& slot, ConstTensor output) {
+  const bool in_file = options_.pager != nullptr && options_.backend == nullptr &&
+                       !output.empty() && output.contiguous();
+  if (!in_file) {
+    const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
+    copy(output, kept);
+    return kept;
+  }
+  if (!slot.files) slot.files.emplace(*options_.pager);
+  const Tensor kept =
+      tensor_at(slot.files->take(output.bytes()), output.dtype, output.rows, output.cols);
+  largest_kept_ = std::max(largest_kept_, kept.bytes());
+  options_.pager->store({output.data, output.bytes()}, kept.data);
   return kept;
+}
+
+void ModelRunner::fetch_output(const Slot& slot, int unit) {
+  if (!slot.files || unit < slot.units.begin) return;
+  const Tensor& kept = slot.outputs[static_cast<size_t>(unit - slot.units.begin)];
+  const PageRange range{{kept.data, kept.bytes()}, false};
+  options_.pager->fetch({&range, 1});
+}
+
+void ModelRunner::evict_output(const Slot& slot, int unit) {
+  if (!slot.files || unit < slot.units.begin) return;
+  const Tensor& kept = slot.outputs[static_cast<size_t>(unit - slot.units.begin)];
+  const PageRange range{{kept.data, kept.bytes()}, true};
+  options_.pager->start_writing({&range, 1});
+  options_.pager->evict({&range, 1});
 }
 
 PassResult ModelRunner::result(int index) {
@@ -157,6 +186,8 @@ ConstTensor ModelRunner::input_anew(Slot& slot, Pass& pass, int index) {
 Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient,
                                   UnitHooks& hooks) {
   hooks.before_backward(index);
+  fetch_output(slot, index - 1);
+  fetch_output(slot, index - 2);
   if (is_checkpointed(index)) {
     const ConstTensor input = input_anew(slot, pass, index);
     pass.recomputing = true;
@@ -166,6 +197,8 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
   }
   const Tensor input_gradient = unit(index).backward(pass, gradient);
   hooks.after_backward(index);
+  // Work that is put off reads inputs later.
+  if (!pass.split) evict_output(slot, index - 1);
   return input_gradient;
 }
 
@@ -209,6 +242,7 @@ void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
     for (; next < end; ++next) slot.pass->weight_work[next]();
     wait_for_units();
     hooks.after_weights(at);
+    evict_output(slot, at - 1);
   }
   slot.pass->weight_work.clear();
 }
@@ -250,6 +284,18 @@ std::vector<size_t> ModelRunner::slot_bytes() const {
   std::vector<size_t> bytes;
   for (const Slot& slot : slots_) bytes.push_back(slot.arena.high_water());
   return bytes;
+}
+
+size_t ModelRunner::file_bytes() const {
+  size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.files ? slot.files->high_water() : 0;
+  return bytes;
+}
+
+// Of a slot that computes the inputs of two units, and one that is being written; of the others
+// the last unit's.
+size_t ModelRunner::page_bytes() const {
+  return largest_kept_ == 0 ? 0 : (slots_.size() + 2) * largest_kept_;
 }
 
 size_t ModelRunner::activation_bytes() const {

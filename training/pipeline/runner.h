@@ -20,6 +20,8 @@
 #include "training/core/gemm_format.h"
 #include "training/core/model.h"
 #include "training/core/unit_hooks.h"
+#include "training/offload/file_arena.h"
+#include "training/offload/pager.h"
 
 namespace tutti::training {
 
@@ -28,12 +30,15 @@ struct RunnerOptions {
   bool checkpoint_units = false;  // keep each unit's output only
   // Keep only this tensor rank's rows of an output that is the input of a recomputed unit.
   bool partition_checkpoints = false;
-  uint64_t seed = 0;               // for dropout and stochastic rounding
+  uint64_t seed = 0;                          // for dropout and stochastic rounding
   GemmFormat gemm_format = GemmFormat::none;  // PassContext
-  Mesh* mesh = nullptr;            // passed to units; must outlive the runner
-  KeyValueCache* cache = nullptr;  // likewise
+  Mesh* mesh = nullptr;                       // passed to units; must outlive the runner
+  KeyValueCache* cache = nullptr;             // likewise
   // Memory space of activations; null: the host's. Parameters and inputs must be in the same.
   const Backend* backend = nullptr;
+  // Where there is one, and activations are in the host's memory, outputs that are kept as inputs
+  // of units that are done anew are in its files. It outlives the runner.
+  Pager* pager = nullptr;
 };
 
 // Units [begin, end).
@@ -112,6 +117,9 @@ class ModelRunner {
   size_t activation_bytes() const;
   // The part of activation_bytes() that each slot held at most between forward and backward.
   std::vector<size_t> slot_bytes() const;
+  // The most bytes that were kept in files, and of these in memory at once.
+  size_t file_bytes() const;
+  size_t page_bytes() const;
 
  private:
   // A micro-batch in flight. Its address is stable: deferred work refers to the pass.
@@ -124,10 +132,16 @@ class ModelRunner {
     std::vector<size_t> work_ends;  // by unit of the part: end of its deferred work
     std::vector<UnitLoss> losses;
     ConstTensor input;
+    std::optional<FileArena> files;  // of outputs that are kept for units that are done anew
   };
 
   Slot& slot(int index);
-  // Blocks until units are done with memory that other ranks, hooks or callers read.
+  // A copy of an output, in the memory for what is kept.
+  Tensor keep(Slot& slot, ConstTensor output);
+  // Of the unit's output, if it is in a file: begins to read it; gives its memory back.
+  void fetch_output(const Slot& slot, int unit);
+  void evict_output(const Slot& slot, int unit);
+  // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training, const LossScales& scales);
@@ -152,6 +166,7 @@ class ModelRunner {
   Arena scratch_;         // for backward that is not deferred
   size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if that is kept in shards
   std::deque<Slot> slots_;
+  size_t largest_kept_ = 0;  // bytes of an output in a file
 };
 
 }  // namespace tutti::training

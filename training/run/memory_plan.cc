@@ -33,7 +33,9 @@ int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 struct PartMemory {
   int64_t slot = 0;
   int64_t scratch = 0;
-  int64_t validation = 0;  // in the slot that validation uses
+  int64_t validation = 0;  // in the slot that it uses
+  int64_t files = 0;       // in a file of the slot
+  int64_t largest = 0;     // of the outputs in that file
 };
 
 // Follows ModelRunner: activations that forward keeps are in one arena, temporaries of backward
@@ -42,17 +44,18 @@ struct PartMemory {
 class PartPlan {
  public:
   PartPlan(const Model& model, const Profile& profile, const RunnerOptions& runner,
-           const UnitRange& units, bool in_two_parts)
+           const UnitRange& units, bool in_two_parts, bool in_files)
       : model_(model),
         profile_(profile),
         runner_(runner),
         units_(units),
-        in_two_parts_(in_two_parts) {}
+        in_two_parts_(in_two_parts),
+        in_files_(in_files) {}
 
   PartMemory memory() {
     for (int unit = units_.begin; unit < units_.end; ++unit) add(unit);
     if (in_two_parts_) most_kept_ = std::max(most_kept_, kept_ + stays_);
-    return {most_kept_, temporary_, validation_};
+    return {most_kept_, temporary_, validation_, files_, largest_};
   }
 
  private:
@@ -74,7 +77,7 @@ class PartPlan {
       temporary_ = std::max(temporary_, gathered_ + memory.forward);
     }
     if (in_scratch || anew) {
-      kept_ += in_scratch ? part_of(output) : output;
+      keep(in_scratch ? part_of(output) : output);
       most_kept_ = std::max(most_kept_, kept_);
     } else {
       most_kept_ = std::max(most_kept_, kept_ + memory.forward);
@@ -86,11 +89,18 @@ class PartPlan {
     gathered_ = in_scratch ? output : 0;
   }
 
+  void keep(int64_t output) {
+    (in_files_ ? files_ : kept_) += output;
+    if (in_files_) largest_ = std::max(largest_, output);
+  }
+
   const Model& model_;
   const Profile& profile_;
   const RunnerOptions& runner_;
   UnitRange units_;
   bool in_two_parts_;
+  bool in_files_;
+  int64_t files_ = 0, largest_ = 0;
   int64_t kept_ = 0, most_kept_ = 0, stays_ = 0, temporary_ = 0, validation_ = 0;
   int64_t input_ = 0;     // input of the current unit
   int64_t gathered_ = 0;  // the same, if it is kept in shards
@@ -124,26 +134,40 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
   return most;
 }
 
-// Sums, over slots, the largest of the chunks that use the slot.
-int64_t planned_activations(const Model& model, const Profile& profile,
-                            const pipeline::RankPlan& rank, const pipeline::Placement& placement,
-                            const RunnerOptions& runner, bool split) {
+struct PlannedActivations {
+  int64_t memory = 0;
+  int64_t files = 0;
+  int64_t pages = 0;  // of these files, in memory at once
+};
+
+// Of each slot, what the largest of the chunks takes that it is used for.
+PlannedActivations planned_activations(const Model& model, const Profile& profile,
+                                       const pipeline::RankPlan& rank,
+                                       const pipeline::Placement& placement,
+                                       const ReplicaOptions& replica, bool split) {
   std::map<int, PartMemory> parts;  // by chunk
-  int64_t scratch = 0, validation = 0;
+  int64_t scratch = 0, validation = 0, largest = 0;
+  const bool in_files = replica.storage.offload.activations();
   for (const int chunk : placement.own_chunks) {
     const UnitRange& units = placement.chunks[static_cast<size_t>(chunk)];
-    parts[chunk] = PartPlan(model, profile, runner, units, split).memory();
+    parts[chunk] = PartPlan(model, profile, replica.runner, units, split, in_files).memory();
     scratch = std::max(scratch, parts[chunk].scratch);
     validation = std::max(validation, parts[chunk].validation);
+    largest = std::max(largest, parts[chunk].largest);
   }
   std::vector<int64_t> slots(static_cast<size_t>(rank.slots));
+  std::vector<int64_t> files(slots.size());
   for (const Action& action : rank.actions) {
     if (action.kind != Action::Kind::compute) continue;
-    int64_t& slot = slots[static_cast<size_t>(action.slot)];
-    slot = std::max(slot, parts[action.entry.chunk].slot);
+    const auto at = static_cast<size_t>(action.slot);
+    const PartMemory& part = parts[action.entry.chunk];
+    slots[at] = std::max(slots[at], part.slot);
+    files[at] = std::max(files[at], part.files);
   }
   slots.front() = std::max(slots.front(), validation);
-  return std::accumulate(slots.begin(), slots.end(), scratch);
+  const auto all = static_cast<int64_t>(slots.size());
+  return {std::accumulate(slots.begin(), slots.end(), scratch),
+          std::accumulate(files.begin(), files.end(), int64_t{0}), (all + 2) * largest};
 }
 
 // Layout options as a replica derives them. `owners`: by group, this rank's number among the
@@ -234,8 +258,11 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
     made.placement = make_placement(plans.layout(), model, cut, stage);
     made.versions = rank.versions;
     made.split = plan.schedule.has_split_backward();
-    made.activations = planned_activations(model, profile_, rank, made.placement,
-                                           options.replica.runner, made.split);
+    const PlannedActivations activations =
+        planned_activations(model, profile_, rank, made.placement, options.replica, made.split);
+    made.activations = activations.memory;
+    made.activation_files = activations.files;
+    made.activation_pages = activations.pages;
     made.messages = stages > 1 ? planned_messages(rank) : 0;
   }
 }
@@ -272,8 +299,10 @@ int64_t MemoryPlan::gradients_apart(const Stage& stage) const {
   return elements;
 }
 
-int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, StorageBytes& bytes,
-                                int64_t& rows, StateBytes& states) const {
+int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, MemoryReport& report,
+                                StateBytes& states) const {
+  StorageBytes& bytes = report.storage;
+  int64_t& rows = report.compression;
   const ReplicaOptions& replica = options_.replica;
   const bool one_order = stage.placement.holders.size() == 1;
   const bool one_pass = passes_ == 1 && one_order;
@@ -292,7 +321,7 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   const bool owns = owners.front() >= 0;
   if (owns) {
     const std::vector<Piece> pieces = layout.pieces(owners);
-    states.whole = whole_state_bytes(layout, pieces, owners.front());
+    states.whole = whole_state_bytes(layout, pieces, owners.front(), states.two_wholes);
     for (const Piece& piece : pieces) {
       const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
       owned += piece.count;
@@ -302,18 +331,24 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
   }
   const int64_t owned_size = owns ? layout.owned_size : 0;
 
-  const auto add = [&](int64_t& kind, bool whole, DType dtype) {
+  const auto add = [&](int64_t& kind, bool whole, DType dtype, bool in_file) {
+    if (in_file) {
+      bytes.files += owned_size * bytes_of(dtype);
+      return;
+    }
     kind += (whole ? used : owned) * bytes_of(dtype);
     bytes.padding += (whole ? layout.size - used : owned_size - owned) * bytes_of(dtype);
   };
   const bool masters =
-      (storage.dtype != DType::f32 && !replica.stochastic_rounding) || storage.masters_apart;
+      (storage.dtype != DType::f32 && !replica.without_masters()) || storage.masters_apart;
   const DType gradients = one_pass ? storage.dtype : DType::f32;
-  add(bytes.parameters, storage.stage < 3, storage.dtype);
+  const bool offloads_values = storage.stage == 3 && storage.offload.parameters();
+  add(bytes.parameters, storage.stage < 3, storage.dtype, offloads_values);
   const bool whole_gradients =
       storage.stage < 2 || !(one_pass || (one_order && shards_sums(replica)));
-  add(bytes.gradients, whole_gradients, gradients);
-  if (masters) add(bytes.masters, false, DType::f32);
+  const bool offloads_gradients = !whole_gradients && storage.offload.optimizer();
+  add(bytes.gradients, whole_gradients, gradients, offloads_gradients);
+  if (masters) add(bytes.masters, false, DType::f32, storage.offload.optimizer());
   if (settings().get_bool("TUTTI_DETERMINISTIC")) {
     bytes.gradients += gradients_apart(stage) * bytes_of(gradients);
     if (one_pass) bytes.gathered += shared_elements(stage) * bytes_of(gradients);
@@ -331,12 +366,21 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Stora
     if (storage.dtype != DType::f32) rows += owned_size * bytes_of(storage.dtype);
   }
   rows += own_writes() * layout.size * bytes_of(DType::f32);
+  report.optimizer = states.each * std::ssize(optimizer_->state_names()) + states.whole;
+  report.files = bytes.files + stage.activation_files;
+  if (storage.offload.optimizer()) report.files += std::exchange(report.optimizer, 0);
+  report.pages = most_in_memory(layout, storage.offload,
+                                {.files = report.files,
+                                 .of_element = (offloads_values ? bytes_of(storage.dtype) : 0) +
+                                               (offloads_gradients ? bytes_of(gradients) : 0),
+                                 .wholes = storage.offload.optimizer() ? states.two_wholes : 0,
+                                 .activations = stage.activation_pages});
   return owned;
 }
 
-// Bytes of the states of parameters that owner number `self` computes as whole matrices.
-int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own,
-                                      int self) const {
+// States of the parameters of this layout that owner number `self` computes as a whole.
+int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
+                                      int64_t& of_two) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   if (layout.buckets.empty()) return 0;
   const PlannedMatrices matrices(layout, specs, layout.buckets.front().ranks, self);
@@ -344,10 +388,10 @@ int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piec
   for (const Piece& piece : own) {
     pieces.push_back({.piece = piece, .spec = &matrices.spec(piece.parameter)});
   }
-  return whole_states_here(*optimizer_, specs, static_cast<int>(model_.units().size()), pieces,
-                           &matrices)
-             .floats() *
-         bytes_of(DType::f32);
+  const WholeStates states = whole_states_here(
+      *optimizer_, specs, static_cast<int>(model_.units().size()), pieces, &matrices);
+  of_two = states.floats_of_two() * bytes_of(DType::f32);
+  return states.floats() * bytes_of(DType::f32);
 }
 
 // Maximum number of updates that a worker of ssp keeps until servers have them.
@@ -366,12 +410,12 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
   const ReplicaOptions& replica = options_.replica;
   MemoryReport report;
   StateBytes states;
-  const int64_t owned = add_storage(stage, rank, report.storage, report.compression, states);
-  report.optimizer = states.each * std::ssize(optimizer_->state_names()) + states.whole;
+  const int64_t owned = add_storage(stage, rank, report, states);
   if (options_.async_checkpoint) {
-    const DType values = replica.stochastic_rounding ? replica.storage.dtype : DType::f32;
-    report.copies = report.optimizer + owned * bytes_of(values);
-    if (replica.sync.has_own_values()) report.copies *= 2;  // and copies of the rank's own values
+    const DType values = replica.without_masters() ? replica.storage.dtype : DType::f32;
+    report.copies = states.each * std::ssize(optimizer_->state_names()) + states.whole +
+                    owned * bytes_of(values);
+    if (replica.sync.has_own_values()) report.copies *= 2;  // and those of the rank's own
   }
   const int64_t copies = copies_of_values(replica.sync);
   report.compression += copies * owned * bytes_of(DType::f32);
@@ -384,7 +428,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
 int64_t total(const MemoryReport& memory) {
   return memory.storage.parameters + memory.storage.gradients + memory.storage.masters +
          memory.storage.padding + memory.storage.gathered + memory.optimizer + memory.activations +
-         memory.boundaries + memory.compression + memory.copies;
+         memory.boundaries + memory.compression + memory.copies + memory.pages;
 }
 
 }  // namespace tutti::training

@@ -71,6 +71,8 @@ void describe_precision(Schema& schema, TrainOptions& options) {
       .show_default();
   schema.add("training.stochastic_rounding", replica.stochastic_rounding,
              "bf16 without fp32 master weights: update the parameters with stochastic rounding");
+  schema.add("training.nearest_rounding", replica.nearest_rounding,
+             "likewise with rounding to nearest, which loses small updates (for experiments)");
 }
 
 void describe_clip(Schema& schema, TrainOptions& options) {
@@ -251,8 +253,8 @@ void describe_training(Schema& schema, TrainOptions& options) {
       .flag("--data-weights");
   schema
       .add("data.labels_per_client", options.labels_per_client,
-           "images, with --sync fedavg:K and other methods with local updates: number of labels "
-           "that each rank trains on; no sample is on two ranks (default: all ranks share all "
+           "non-IID images: number of labels per rank; each sample belongs to one rank; needs a "
+           "--sync method with local updates, such as fedavg:K (default: all ranks share all "
            "samples)")
       .flag("--labels-per-client")
       .between(0, 256);
@@ -347,10 +349,21 @@ void describe_layout(Schema& schema, TrainOptions& options) {
            "(ZeRO stages 0 and 1): none, auto (where that sends fewer bytes) or all")
       .show_default();
   schema
-      .add("parallel.shard_files", replica.storage.shard_files,
-           "ps, ssp and async: keep the servers' parameters and optimizer state in memory-mapped "
-           "files in this directory, which are removed when the run ends")
+      .add("parallel.offload", replica.storage.offload.kinds,
+           "keep state in files, of which only what is used next is in memory: optimizer (states, "
+           "masters, and the gradients of ZeRO stages 2 and 3), parameters (ZeRO stage 3), "
+           "activations (inputs of what --recompute recomputes)")
+      .value_name("KINDS")
+      .by_commas();
+  schema
+      .add("parallel.offload_dir", replica.storage.offload.directory,
+           "directory of the files, on a local disk; they are deleted when the run ends")
       .value_name("DIR");
+  schema
+      .add("parallel.offload_window", replica.storage.offload.window,
+           "MiB of the optimizer's files that are in memory at once")
+      .between(1, 1 << 20)
+      .show_default();
   schema
       .add("parallel.straggler", options.straggler,
            "slow down a rank for experiments: with 3:x4, rank 3 takes 4 times as long to compute "

@@ -152,6 +152,7 @@ class StateLoader : public StateVisitor {
       const std::string name = kind + "." + piece.spec->name;
       stored(source_, name, piece.spec->shape);
       read_slice(source_, name, piece.spec->slice(), piece.piece.first, values_of(piece));
+      replica_.storage().evict(piece);
     }
   }
   void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) override {
@@ -171,6 +172,7 @@ class StateLoader : public StateVisitor {
     const std::string name = name_of(replica_, kind, parameter);
     stored(source_, name, shape);
     source_.read(name, 0, values);
+    replica_.storage().evict(values);
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
     const std::string name = RowName(replica_, row).text;
@@ -215,6 +217,10 @@ SnapshotParts parts_of(Replica& replica, Model& model, Snapshot snapshot) {
   snapshot.state["step"] = snapshot.step;
   Saver saver(replica, snapshot.step, snapshot.state);
   replica.visit_state(saver);
+  for (TensorPiece& piece : saver.saved) {
+    if (!replica.storage().is_in_file(piece.data)) continue;
+    piece.after_reading = [&replica](ConstTensor part) { replica.storage().evict(part); };
+  }
   return {.request = {.directory = snapshot.directory,
                       .step = snapshot.step,
                       .model = model.configuration(),

@@ -126,6 +126,7 @@ class Trainer::Loop {
     std::vector<StepResult> results;
     uint64_t samples = 0;
   };
+  std::optional<StepFeed> next_feed();
   StepFeed take_feed();
   void look_ahead();
   StepsDone run_steps(uint64_t first, uint64_t last);
@@ -171,6 +172,7 @@ class Trainer::Loop {
   NoiseScale noise_scale_;
   uint64_t samples_ = 0;  // since training started here, like the times
   std::chrono::nanoseconds waited_{0};
+  std::chrono::nanoseconds waited_for_data_{0};
 };
 
 Evaluation Trainer::Loop::validate() {
@@ -255,16 +257,23 @@ void Trainer::Loop::save_if_best(const Evaluation& validation) {
   if (options_.keep_best && saver_ && saver_->improves(validation.loss)) save_done(&validation);
 }
 
+std::optional<StepFeed> Trainer::Loop::next_feed() {
+  const Clock::time_point before = Clock::now();
+  std::optional<StepFeed> feed = feeds_->next();
+  waited_for_data_ += Clock::now() - before;
+  return feed;
+}
+
 StepFeed Trainer::Loop::take_feed() {
   if (why_not_next_) std::rethrow_exception(std::exchange(why_not_next_, nullptr));
   if (next_) return *std::exchange(next_, std::nullopt);
-  return feeds_->next().value();
+  return next_feed().value();
 }
 
 // An error of the next step must not fail this one: it is kept until that step.
 void Trainer::Loop::look_ahead() {
   try {
-    next_ = feeds_->next();
+    next_ = next_feed();
   } catch (...) {
     why_not_next_ = std::current_exception();
   }
@@ -451,8 +460,11 @@ TrainResult Trainer::Loop::finish() {
   }
   if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
-  result.ranks = reports_of_ranks(replica_, done_ - resumed_at_, seconds(waited_));
+  result.ranks =
+      reports_of_ranks(replica_, done_ - resumed_at_,
+                       {.communication = seconds(waited_), .data = seconds(waited_for_data_)});
   if (replica_.has_servers()) result.digest = digest_of_values(model_);
+  if (options_.digest) result.digests = digests_of_ranks(replica_, model_);
   result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();

@@ -406,13 +406,16 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
   const bool is_async = sync.kind == SyncKind::async;
   const bool has_order = sync.has_order();
   const bool is_diloco = sync.kind == SyncKind::diloco;
+  const OffloadOptions& offload = training.replica.storage.offload;
+  const bool offloads = !offload.kinds.empty();
   const struct {
     const char* key;
     bool is_used;
     const char* needs;
   } details[] = {
-      {"optimizer.base_batch", options.rate_scaling != BatchScaling::none,
-       "--rate-scaling linear or sqrt"},
+      {"optimizer.base_batch",
+       options.rate_scaling != BatchScaling::none || options.decay_scaling != BatchScaling::none,
+       "--rate-scaling or --decay-scaling, linear or sqrt"},
       {"optimizer.final_fraction", training.schedule.decay != LearningRateSchedule::Decay::constant,
        "--lr-schedule cosine or linear"},
       {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0, "--momentum above 0"},
@@ -438,7 +441,10 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options, const s
       {"training.secure_sums", sync.is_federated(), "--sync fedavg:K, fedprox:K,MU or fedadam:K"},
       {"training.pull_every", is_async, "--sync async"},
       {"training.damping", is_async, "--sync async"},
-      {"parallel.shard_files", sync.has_servers(), "--sync ps, ssp:BOUND or async"},
+      {"parallel.offload", !offload.activations() || options.recompute == "full",
+       "--recompute full where it says activations"},
+      {"parallel.offload_dir", offloads, "--offload"},
+      {"parallel.offload_window", offloads, "--offload optimizer"},
       {"output.record", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
       {"output.replay", has_order, "--sync ps, ssp:BOUND, async or adpsgd"},
       {"training.compression_warmup", training.compression != Compression::none, "--compression"},

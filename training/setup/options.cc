@@ -53,6 +53,11 @@ void describe_rate(Schema& schema, RunOptions& options) {
               {"linear", BatchScaling::linear},
               {"sqrt", BatchScaling::sqrt}},
              "scaling of --lr with batch / --base-batch: none, linear or sqrt");
+  schema.add("optimizer.decay_scaling", options.decay_scaling,
+             {{"none", BatchScaling::none},
+              {"linear", BatchScaling::linear},
+              {"sqrt", BatchScaling::sqrt}},
+             "scaling of --weight-decay with batch / --base-batch: none, linear or sqrt");
   schema.add("optimizer.base_batch", options.base_batch, "batch size for which --lr was tuned")
       .between(0, kMostOfAnything);
 }
@@ -164,7 +169,7 @@ std::string group_of(const std::string& key) {
   if (key.starts_with("output.") || key.starts_with("checkpoint.")) return "Output";
   for (const char* name :
        {"parallel.", "training.precision", "training.loss_scale", "training.stochastic_rounding",
-        "training.gemm_format", "training.compression"}) {
+        "training.nearest_rounding", "training.gemm_format", "training.compression"}) {
     if (key.starts_with(name)) return "Memory and parallelism";
   }
   return "";

@@ -144,6 +144,11 @@ void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flush
   const double base = options.base_batch ? static_cast<double>(*options.base_batch) : batch;
   schedule.peak = scaled_rate(schedule.peak, batch, base, options.rate_scaling);
   options.rate_scaling = BatchScaling::none;  // already applied
+  if (training.optimizer.contains("weight_decay")) {
+    training.optimizer["weight_decay"] = scaled_rate(
+        training.optimizer["weight_decay"].get<double>(), batch, base, options.decay_scaling);
+  }
+  options.decay_scaling = BatchScaling::none;
   options.base_batch.reset();
   settle_last_rate(options);
   const bool one_bit = training.compression == Compression::onebit_adam;

@@ -23,7 +23,8 @@ void fill(StatePart& part, const Json& state, std::span<const TensorPiece> piece
   part.bytes.resize(bytes);
   std::byte* to = part.bytes.data();
   for (const TensorPiece& piece : pieces) {
-    to = std::copy_n(piece.data.data, piece.data.bytes(), to);
+    read_parts(piece,
+               [&](std::span<const std::byte> bytes) { to = std::ranges::copy(bytes, to).out; });
   }
 }
 

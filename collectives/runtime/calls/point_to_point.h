@@ -149,10 +149,10 @@ class PointToPoint {
   // polled, so that neither memory nor time grows with the number of ranks.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
   std::vector<Peer*> used_;                   // those that exist
-  OperationQueue from_any_;  // receives, oldest first
-  OperationQueue early_;     // their predecessors are not complete
-  std::list<Kept> kept_;     // buffered messages in order of arrival
-  uint64_t kept_bytes_ = 0;  // bytes of other ranks' messages among these
+  OperationQueue from_any_;                   // receives, oldest first
+  OperationQueue early_;                      // their predecessors are not complete
+  std::list<Kept> kept_;                      // buffered messages in order of arrival
+  uint64_t kept_bytes_ = 0;                   // bytes of other ranks' messages among these
   const uint64_t most_kept_;
   uint64_t receives_ = 0;
   int under_way_ = 0;

@@ -127,6 +127,23 @@ TEST_F(Plan, GivesTheBestModelForABudget) {
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--laws", law}).out, HasSubstr("fitted"));
 }
 
+// 175 B parameters in fp16: 350 GB = 326 GiB; 7.5 B on 64 ranks: ZeRO's figures.
+TEST_F(Plan, PrintsTheMemoryOfAModel) {
+  const std::string json = path("memory.json");
+  ASSERT_EQ(run({"plan", "--memory", "--model", "175B", "--json", json}).code, 0);
+  EXPECT_NEAR(Json::parse(read(json))["types"]["fp16"].get<double>(), 350e9, 1);
+  const Result zero = run({"plan", "--memory", "--model", "7.5B", "-n", "64"});
+  for (const char* figure : {"120.00", "31.41", "16.64", "1.88"}) {
+    EXPECT_THAT(zero.out, HasSubstr(figure));
+  }
+  const Result residual = run({"plan", "--memory", "--model", "gpt2-xl", "--global-batch", "32",
+                               "--seq", "1024", "--json", json});
+  ASSERT_EQ(residual.code, 0) << residual.err;
+  EXPECT_NEAR(Json::parse(read(json))["residual"]["activations"].get<double>(), 60e9, 1e9);
+  EXPECT_THAT(run({"plan", "--memory", "--model", "1B", "--global-batch", "1", "--seq", "1"}).err,
+              HasSubstr("need a --model with layers"));
+}
+
 TEST_F(Plan, AnswersQuestions) {
   const std::string json = path("answer.json");
   const Words small = layouts("llama3-8b", "dgx-h100");

@@ -53,7 +53,8 @@ class Survivors : public Cli {
     return std::filesystem::exists(path(file)) ? std::ranges::count(read(path(file)), '\n') : 0;
   }
 
-  // The line that a run writes when it continues names this rank and precedes the next step.
+  // Expects exactly one recovery line in the log. It lists only `rank` in lost_ranks, and the next
+  // logged step is continues_from + 1.
   void expect_one_loss(const std::string& file, int rank) const {
     int events = 0, last = 0;
     std::optional<int> from;

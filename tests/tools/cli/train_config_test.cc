@@ -87,6 +87,15 @@ TEST_F(TrainConfig, WhatIsPrintedMakesTheSameRun) {
   }
 }
 
+// A batch of 4 by the rules for 1: twice the rate, twice the decay.
+TEST_F(TrainConfig, RateAndWeightDecayGrowWithTheBatch) {
+  const Json optimizer =
+      printed(configured({"--rate-scaling", "sqrt", "--decay-scaling", "sqrt", "--base-batch", "1",
+                          "--weight-decay", "0.25"}))["optimizer"];
+  EXPECT_DOUBLE_EQ(optimizer["lr"].get<double>(), 0.004);
+  EXPECT_DOUBLE_EQ(optimizer["weight_decay"].get<double>(), 0.5);
+}
+
 TEST_F(TrainConfig, ACheckpointsConfigurationMakesTheSameRun) {
   const std::vector<double> losses =
       losses_of(configured({"--checkpoint", path("a"), "--dropout", "0.1"}));
@@ -134,14 +143,15 @@ TEST_F(TrainConfig, TheHelpTellsTheDefaultsThatRunsHave) {
   const std::string help =
       std::regex_replace(run({"train", "--help"}).out, std::regex("\\n? +"), " ");
   for (const char* told :
-       {"adamw 0.99, adamw8bit 0.99, lamb 0.99, muon 0.99, soap 0.95)",
+       {"adamw 0.99 (gpt2..switch 0.95), adamw8bit 0.99 (gpt2..switch 0.95), lamb 0.99, muon 0.99 "
+        "(gpt2..switch 0.95), soap 0.95)",
         "adamw 0.01 (gpt2..switch 0.1), adamw8bit 0.01 (gpt2..switch 0.1), sgd 0,",
         "default: 0.3 (gpt2..switch 0.05; resnet, unet 0.15; perceptron, convnet 0.05)"}) {
     EXPECT_THAT(help, HasSubstr(told));
   }
   for (const std::string model : {"mlp", "llama"}) {
     const Json all = printed({"train", "--data", text_, "--model", model, "--ranks", "1"});
-    EXPECT_EQ(all["optimizer"]["beta2"], 0.99);
+    EXPECT_EQ(all["optimizer"]["beta2"], model == "mlp" ? 0.99 : 0.95);
     EXPECT_EQ(all["optimizer"]["weight_decay"], model == "mlp" ? 0.01 : 0.1);
   }
 }

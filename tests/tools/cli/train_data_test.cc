@@ -62,6 +62,13 @@ TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
   EXPECT_THAT(out_, HasSubstr(cat("epochs           0.22 of ", a, ", 0.30 of ", b, "\n")));
 }
 
+TEST_F(TrainData, ChecksTheSamplesOfAnEpoch) {
+  const Result right = run({"data", "1000", "--epoch-check", "-n", "3", "--batch", "24"});
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_THAT(right.out, HasSubstr("ok: each sample once an epoch"));
+  EXPECT_THAT(run({"data", "1000", "--batch", "24"}).err, HasSubstr("--epoch-check"));
+}
+
 // FineWeb's layout: several training files and one validation file.
 TEST_F(TrainData, ShardsHaveOneFileToValidateOn) {
   std::string text;

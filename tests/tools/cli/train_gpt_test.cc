@@ -143,6 +143,49 @@ TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
   }
 }
 
+// Data-parallel ranks have the same parameters, whatever ZeRO keeps where; by local SGD they differ
+// between two averages.
+TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
+  const auto digests = [&](const Words& more) {
+    std::vector<std::string> found;
+    const Json summary = trained(Words{"--steps", "3", "--digest"} + more).back();
+    for (const Json& worker : summary["workers"]) {
+      found.push_back(worker.at("digest").get<std::string>());
+    }
+    return found;
+  };
+  const std::vector<std::string> whole = digests({});
+  ASSERT_THAT(whole, SizeIs(2));
+  EXPECT_EQ(whole[0], whole[1]);
+  for (const char* stage : {"1", "2", "3"}) {
+    EXPECT_EQ(digests({"--zero", stage}), whole) << stage;
+  }
+  const std::vector<std::string> local = digests({"--sync", "local:5"});
+  EXPECT_NE(local[0], local[1]);
+}
+
+// An update of less than half a unit in the last place is lost, unless there are masters or chance
+// decides.
+TEST_F(TrainGpt, SmallUpdatesOfBf16AreLostByNearestRounding) {
+  const auto fallen = [&](const Words& more) {
+    const std::vector<double> found = losses(trained(
+        Words{"--steps", "40", "--lr", "2e-5", "--warmup", "1", "--lr-schedule", "constant"} +
+        more));
+    return found.front() - found.back();
+  };
+  const double with_masters = fallen({"--precision", "bf16"});
+  EXPECT_LT(fallen({"--precision", "bf16", "--nearest-rounding"}), 0.7 * with_masters);
+  EXPECT_GT(fallen({"--precision", "bf16", "--stochastic-rounding"}), 0.7 * with_masters);
+  const Result refused = run(command({"--nearest-rounding"}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("only bf16 parameters"));
+}
+
+TEST_F(TrainGpt, WithoutThreadsThatReadAheadStepsWaitForData) {
+  const Json summary = trained({"--steps", "3", "--workers", "0"}).back();
+  for (const Json& worker : summary["workers"]) EXPECT_GT(worker.at("waited_for_data_s"), 0);
+}
+
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const std::vector<Json> found =
       trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});

@@ -330,7 +330,8 @@ TEST(Diagnose, AnMtuThatIsWrongOnTheWay) {
   EXPECT_TRUE(rules_out_a_job(findings));
 }
 
-// Each pair of three hosts, both directions, at this many GB/s.
+// Returns a job result in which all six directed links among three hosts have a bandwidth of
+// `speed` GB/s.
 JobResult links_at(double speed) {
   JobResult result{.ran = true, .transport = "tcp", .cases = 10};
   const std::vector<std::string> names = {"a", "b", "c"};

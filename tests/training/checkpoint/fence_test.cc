@@ -108,7 +108,8 @@ TEST_F(Fences, OnePartHasItWhereNobodyHadBegun) {
   EXPECT_THAT(refusal({.writers = {kAll, kRight}}), HasSubstr(kRefusal));
 }
 
-// After a session that failed without a death.
+// A session that failed without losing a rank restarts with the same membership. It keeps the
+// directory's fence number.
 TEST_F(Fences, TheSameMembersMayBeginAgain) {
   begin(kAsLeft);
   const uint64_t number = read_fence(path())->number;

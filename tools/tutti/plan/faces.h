@@ -1,5 +1,5 @@
 // The parts of `tutti plan`: layouts of a model on a cluster (layouts.cc), measured runs (runs.cc),
-// and models for a compute budget (budget.cc).
+// models for a compute budget (budget.cc), and a model's memory (memory.cc).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ struct PlanOptions {
   int show = 10;
   bool why = false;
   std::string plot;
+  bool memory = false;  // print the memory of the model; nothing is searched
   // Runs.
   std::string predict;
   std::string fit;
@@ -67,6 +68,8 @@ int answer_question(const PlanOptions& options);
 int predict_runs(const PlanOptions& options);
 int fit_runs(const PlanOptions& options);
 int plan_budget(const PlanOptions& options);
+// --memory.
+int plan_memory(const PlanOptions& options);
 int fit_laws(const PlanOptions& options);
 
 }  // namespace tutti::tool

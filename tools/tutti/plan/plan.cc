@@ -27,7 +27,8 @@ constexpr char kFooter[] =
     "    --seq 2048 --tp 8 --why\n"
     "  tutti plan --predict runs.csv --json predicted.json\n"
     "  tutti plan --fit runs.csv --json ours.json; tutti plan ... --efficiencies ours.json\n"
-    "  tutti plan --budget 4.3e23";
+    "  tutti plan --budget 4.3e23\n"
+    "  tutti plan --memory --model gpt2-xl --global-batch 32 --seq 1024 -n 64";
 
 void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--model", o.model,
@@ -44,7 +45,7 @@ void add_layouts(Command& command, PlanOptions& o) {
                   "number of GPUs to use; on localhost the number of ranks (default: all cores)")
       .between(1, 1 << 20);
   command.add_option("--gpu", o.gpu,
-                     "GPU model, for a --cluster that is a topology file or a network of `tutti "
+                     "GPU model, if --cluster is a topology file or a network of `tutti "
                      "simulate` (default: the one in the file)");
   command.add_option("--global-batch", o.global_batch, "global batch size in sequences")
       .between(1, 1 << 30);
@@ -95,6 +96,11 @@ void add_layouts(Command& command, PlanOptions& o) {
                   "find the largest micro-batch, or the longest sequence (doubled from --seq), "
                   "that fits in memory")
       .one_of({"micro-batch", "sequence"})
+      .group(kQuestions);
+  command
+      .add_flag("--memory", o.memory,
+                "print the memory of the --model (also a number: 7.5B) by type and kind, without a "
+                "search; with -n per rank by ZeRO stage, with --global-batch and --seq activations")
       .group(kQuestions);
   command.add_option("--show", o.show, "number of layouts to print").between(1, 200).show_default();
   command.add_flag(
@@ -151,6 +157,7 @@ void add_plan(CommandLine& line) {
     }
     if (!o->budget.empty()) return plan_budget(*o);
     if (!o->fit_laws.empty()) return fit_laws(*o);
+    if (o->memory) return plan_memory(*o);
     if (o->cluster == kThisHost && (o->days || !o->largest.empty())) {
       throw UsageError(
           cat("--days and --largest require a GPU cluster, not --cluster ", kThisHost));

@@ -38,7 +38,9 @@ Json json_of(const RankMemory& planned) {
           {"activations", memory.activations - planned.logits},
           {"logits", planned.logits},
           {"buffers", memory.storage.padding + memory.storage.gathered + memory.boundaries +
-                          memory.compression + memory.copies}};
+                          memory.compression + memory.copies},
+          {"pages", memory.pages},
+          {"files", memory.files}};
 }
 
 // Memory of every rank of the run, in rank order, and the activations that a decoder block keeps on

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "base/text.h"
 #include "training/run/memory_plan.h"
@@ -109,8 +110,21 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes, int rank) {
   part("messages between ranks", memory.boundaries);
   part("compression", memory.compression);
   part("copies to save", memory.copies);
+  part("pages of files", memory.pages);
   part("(the whole process, PSS)", process_bytes);
+  part("(offloaded to files)", memory.files);
   std::printf("\n");
+}
+
+void print_digests(const std::vector<std::string>& digests) {
+  std::map<std::string, std::string> ranks;  // by digest
+  for (size_t rank = 0; rank < digests.size(); ++rank) {
+    std::string& all = ranks[digests[rank]];
+    all += cat(all.empty() ? "" : ", ", rank);
+  }
+  for (const auto& [digest, those] : ranks) {
+    std::printf("digest           %s on ranks %s\n", digest.c_str(), those.c_str());
+  }
 }
 
 void print_factors(const std::vector<training::FactorTraffic>& layers) {

@@ -41,6 +41,8 @@ class Progress {
 
 // `process_bytes`: proportional set size of the process.
 void print_memory(const training::MemoryReport& memory, int64_t process_bytes, int rank = 0);
+// Equal digests in one line, with their ranks.
+void print_digests(const std::vector<std::string>& digests);
 void print_factors(const std::vector<training::FactorTraffic>& layers);
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model);

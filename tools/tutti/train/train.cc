@@ -67,6 +67,7 @@ struct TrainCommandOptions {
   std::string plan = "none";  // "auto": the layout is searched
   bool print_configuration = false;
   bool dry_run = false;
+  bool digest = false;
   // Width of the terminal at the end of standard output, possibly behind the launcher's pipe; 0:
   // none.
   int columns = 0;
@@ -189,6 +190,7 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   print_epochs(result.epochs, session.options());
   print_pipeline(result.pipeline, replica.pipeline, model);
   print_factors(result.factors);
+  print_digests(result.digests);
   Json last = json_of(result, session.data(), units, ranks);
   if (const std::string& mix = session.options().mix; !mix.empty()) last["mix"] = mix;
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
@@ -232,6 +234,7 @@ int train_as_rank(TrainCommandOptions& options, LoadedData data) {
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
   options.run.training.profile = !options.profile.empty();
+  options.run.training.digest = options.digest;
   if (options.min_ranks || options.spares > 0) {
     const int ranks = world.size() - options.spares;
     training::SurvivalOptions survival{.ranks = ranks,
@@ -406,6 +409,12 @@ void add_own_options(Command command, TrainCommandOptions& options) {
                   "by unit and kernel; with a file: also plot them")
       .type_name("FILE.svg")
       .or_alone(kProfileTable)
+      .group(kGroup);
+  command
+      .add_flag(
+          "--digest", options.digest,
+          "print a digest of each rank's parameters at the end: data-parallel ranks have equal "
+          "ones")
       .group(kGroup);
   command
       .add_flag("--print-config", options.print_configuration,

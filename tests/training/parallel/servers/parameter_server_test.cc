@@ -188,9 +188,9 @@ TEST_F(Served, EmptyPartsAreNoUpdates) {
 TEST_F(Served, KeepsItsShardsInFiles) {
   TrainOptions options = late_options("ps:1");
   const LateRun in_memory = trained(3, options);
-  options.replica.storage.shard_files = path("");
+  options.replica.storage.offload = {.kinds = {"optimizer"}, .directory = path("")};
   EXPECT_EQ(trained(3, options).result.digest, in_memory.result.digest);
-  options.replica.storage.shard_files = path("nowhere");
+  options.replica.storage.offload.directory = path("nowhere");
   const auto errors = run_ranks_catching(3, [&](const Job& job) { train_late(job, options); });
   ASSERT_TRUE(errors.back());
   EXPECT_THAT(errors.back()->what(), HasSubstr("cannot create"));

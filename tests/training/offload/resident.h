@@ -1,0 +1,24 @@
+// How much of a range of memory is in memory.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tutti::training::testing {
+
+// Bytes of the pages of this range that the page cache has; it starts at a page.
+inline size_t resident_bytes(std::span<const std::byte> range) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((range.size() + page - 1) / page);
+  void* const first = const_cast<std::byte*>(range.data());
+  if (::mincore(first, range.size(), pages.data()) != 0) return range.size();
+  const auto there = std::ranges::count_if(pages, [](unsigned char at) { return (at & 1) != 0; });
+  return static_cast<size_t>(there) * page;
+}
+
+}  // namespace tutti::training::testing

@@ -1,0 +1,37 @@
+// Memory in a pager's files, filled from its start and emptied as a whole.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "training/offload/pager.h"
+
+namespace tutti::training {
+
+class FileArena {
+ public:
+  explicit FileArena(Pager& pager) : pager_(pager) {}
+
+  // Uninitialised, aligned to a page. Throws as FileMemory does.
+  std::byte* take(size_t bytes);
+  // Takes everything back.
+  void release();
+  // The most bytes that were in use at once.
+  size_t high_water() const { return high_water_; }
+
+ private:
+  struct Chunk {
+    std::shared_ptr<std::byte[]> memory;
+    size_t size = 0;
+  };
+
+  Pager& pager_;
+  std::vector<Chunk> chunks_;
+  size_t current_ = 0;  // the chunk that is being filled
+  size_t in_chunk_ = 0;
+  size_t used_ = 0;
+  size_t high_water_ = 0;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,61 @@
+// Has the memory of owned pieces in memory while loops use it: chunks of neighbouring ranges, some
+// of which are read ahead, and written behind.
+//
+//   the loop is in chunk k    k-1: being written   k    k+1, k+2: there   k+3: being read
+//
+// At most kChunks chunks are in memory, together a window.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "training/core/owned_piece.h"
+#include "training/core/piece_loop.h"
+#include "training/offload/pager.h"
+
+namespace tutti::training {
+
+class OffloadedPieces : public PieceLoopObserver {
+ public:
+  // Bytes of files that are in memory at once, at most, unless one range has more than a chunk.
+  OffloadedPieces(Pager& pager, size_t window) : pager_(pager), window_(window) {}
+
+  // Adds the memory of a range's optimizer states.
+  using StatesOf = std::function<void(const PieceRange& range, std::vector<PageRange>& memory)>;
+  void set_states(StatesOf states_of) { states_of_ = std::move(states_of); }
+
+  void begin_loop(std::span<const PieceRange> ranges, const PieceParts& parts) override;
+  void enter(int64_t range) override;
+  void leave(int64_t range) override;
+  void end_loop() override;
+
+  // Outside of loops: gives back the memory of a piece; of all its parts.
+  void evict(const OwnedPiece& owned);
+
+  static constexpr size_t kChunks = 5;
+
+ private:
+  struct Chunk {
+    std::vector<PageRange> memory;
+    int64_t left = 0;  // ranges that the loop has not left
+    Pager::Ticket fetched = 0;
+  };
+
+  void add_memory(const PieceRange& range, const PieceParts& parts, std::vector<PageRange>& memory);
+  void fetch(size_t chunk);
+  void close(size_t chunk);
+
+  Pager& pager_;
+  const size_t window_;
+  StatesOf states_of_;
+  std::mutex mutex_;
+  std::vector<Chunk> chunks_;
+  std::vector<size_t> chunk_of_;  // by range
+  size_t open_ = 0;               // the first chunk that the loop has not left
+};
+
+}  // namespace tutti::training

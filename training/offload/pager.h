@@ -1,0 +1,90 @@
+// Moves pages of a rank's files (file_memory.h) into memory before they are used and out of it
+// after that, in a thread of its own.
+//
+//   caller    use 0 | use 1          | use 2          | use 3
+//   thread    ...   | write 0, load 3| write 1, load 4| ...
+//
+// Whoever knows the order of use says so by fetch() and evict(). Other uses are right too: touching
+// a page that is not in memory reads it.
+//
+// Rajbhandari et al.: ZeRO-Infinity, SC 2021.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "training/offload/file_memory.h"
+
+namespace tutti::training {
+
+struct PageRange {
+  std::span<const std::byte> bytes;
+  bool writes = false;  // they will be changed
+};
+
+class Pager {
+ public:
+  // Number of a request: what is asked for first is done first.
+  using Ticket = uint64_t;
+
+  explicit Pager(std::string directory);
+  ~Pager();
+  Pager(const Pager&) = delete;
+  Pager& operator=(const Pager&) = delete;
+
+  // Zeroed bytes in a file of their own, which lives as long as the pointer and the pager do.
+  // Throws as FileMemory does.
+  std::shared_ptr<std::byte[]> allocate(size_t bytes);
+  // Whether the memory at this address is in one of these files.
+  bool holds(const void* address) const { return file_of(address) != nullptr; }
+  size_t bytes() const { return bytes_; }  // of all files
+
+  // Any thread may call these. Parts of ranges are ignored that are in none of these files.
+  // Begins to load the ranges.
+  Ticket fetch(std::span<const PageRange> ranges);
+  // Begins to write what was changed.
+  void start_writing(std::span<const PageRange> ranges);
+  // Begins to give the ranges' memory back (FileMemory::evict).
+  Ticket evict(std::span<const PageRange> ranges);
+  // Copies bytes to an address in one of these files (FileMemory::store).
+  void store(std::span<const std::byte> bytes, std::byte* to);
+  // Returns when that request is done. Throws what any request failed by.
+  void wait(Ticket ticket);
+
+ private:
+  enum class Kind { load, write, evict };
+  struct Task {
+    Kind kind;
+    std::shared_ptr<FileMemory> file;
+    PageRange range;
+  };
+
+  std::shared_ptr<FileMemory> file_of(const void* address) const;
+  Ticket add(Kind kind, std::span<const PageRange> ranges);
+  void work();
+  static void carry_out(const Task& task);
+
+  const std::string directory_;
+  size_t bytes_ = 0;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::shared_ptr<FileMemory>> files_;  // by their first byte
+  std::condition_variable asked_;
+  std::condition_variable done_;
+  std::deque<Task> tasks_;
+  Ticket last_asked_ = 0;
+  Ticket last_done_ = 0;
+  bool ends_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::training
